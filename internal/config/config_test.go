@@ -1,0 +1,103 @@
+package config_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"turnout/internal/config"
+	"turnout/internal/lifecycle"
+)
+
+type kafka struct {
+	Brokers  []string      `koanf:"brokers" help:"addresses"`
+	Password config.Secret `koanf:"password" help:"password"`
+}
+
+type settings struct {
+	Listen string        `koanf:"listen" help:"address"`
+	Wait   time.Duration `koanf:"poll_interval" help:"how long"`
+	Bytes  int64         `koanf:"max_body_bytes" help:"bytes"`
+	On     bool          `koanf:"on" help:"switch"`
+	Kafka  kafka         `koanf:"kafka"`
+}
+
+func (s *settings) Validate() error {
+	if s.Listen == "bad" {
+		return errors.New("listen: bad")
+	}
+	return nil
+}
+
+func load(t *testing.T, yaml string, environ []string, args ...string) (settings, config.Result, error) {
+	t.Helper()
+	if yaml != "" {
+		path := filepath.Join(t.TempDir(), "turnout.yaml")
+		if err := os.WriteFile(path, []byte(yaml), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		args = append([]string{"--config", path}, args...)
+	}
+	s := settings{Listen: "default", Wait: time.Minute}
+	r, err := config.Load("gateway", &s, lifecycle.Env{Args: args, Environ: environ, Stdout: &bytes.Buffer{}}, []string{"analytics.listen", "chdb_lib"})
+	return s, r, err
+}
+
+func TestLaterPlacesWin(t *testing.T) {
+	yaml := "listen: file\npoll_interval: 10s\nmax_body_bytes: 5\nkafka: {brokers: [a, b]}\nanalytics: {listen: x}\n"
+	s, r, err := load(t, yaml, []string{"TURNOUT_LISTEN=env", "TURNOUT_POLL_INTERVAL=20s", "TURNOUT_CHDB_LIB=x", "HOME=y"}, "--listen=flag", "--kafka.brokers", "c,d", "--max-body_bytes=7", "--on", "--check-config", "rest")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := settings{Listen: "flag", Wait: 20 * time.Second, Bytes: 7, On: true, Kafka: kafka{Brokers: []string{"c", "d"}}}
+	if fmt.Sprint(s) != fmt.Sprint(want) || !r.CheckOnly || len(r.Args) != 1 {
+		t.Errorf("got %+v %+v, want %+v", s, r, want)
+	}
+}
+
+func TestEveryMistakeIsReportedAtOnce(t *testing.T) {
+	_, _, err := load(t, "lisen: x\npoll_interval: soon\nkafka: {broker: a}\n", []string{"TURNOUT_ON=maybe", "TURNOUT_KAFKA_BROKER=x"}, "--max-body-bytes=many")
+	if lifecycle.Code(err) != 2 {
+		t.Fatalf("code of %v", err)
+	}
+	for _, want := range []string{`unknown setting "lisen"`, `unknown setting "kafka.broker" (did you mean "kafka.brokers"?)`, "TURNOUT_KAFKA_BROKER", `poll_interval: "soon" is not a duration`, `on: "maybe" is not true or false (from TURNOUT_ON)`, `max_body_bytes: "many" is not a whole number (from --max_body_bytes)`} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("missing %q in:\n%v", want, err)
+		}
+	}
+}
+
+func TestAFlagOfAnotherComponentIsRefused(t *testing.T) {
+	if _, _, err := load(t, "", nil, "--analytics.listen=x"); lifecycle.Code(err) != 2 {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestValidateIsAsked(t *testing.T) {
+	if _, _, err := load(t, "", nil, "--listen=bad"); err == nil || !strings.Contains(err.Error(), "listen: bad") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestHelp(t *testing.T) {
+	if _, _, err := load(t, "", nil, "--help"); !errors.Is(err, pflag.ErrHelp) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestSecretsAreNeverPrinted(t *testing.T) {
+	s, _, err := load(t, "", []string{"TURNOUT_KAFKA_PASSWORD=hunter2"})
+	if err != nil || s.Kafka.Password.Reveal() != "hunter2" {
+		t.Fatal(err)
+	}
+	if text := fmt.Sprintf("%v %+v %#v %s", s, s, s, s.Kafka.Password); strings.Contains(text, "hunter2") {
+		t.Error(text)
+	}
+}
