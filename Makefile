@@ -1,0 +1,80 @@
+# Turnout. `make` lists what there is.
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+GO       ?= go
+CACHE    := .cache
+BIN      := $(CACHE)/bin
+CHDB     := deploy/local/chdb
+CHDB_LIB := $(CHDB)/node_modules/@chdb/lib-linux-x64-gnu/libchdb.so
+VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS  := -X turnout/internal/lifecycle.Version=$(VERSION)
+GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+BENCHSTAT := golang.org/x/perf/cmd/benchstat@v0.0.0-20251208221838-04cf7a2dca90
+
+.PHONY: help deps build dev demo test race lint fuzz bench bench-micro kafka test-kafka sdk chaos compose-check ci clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
+
+build: ## build the one binary, bin/turnout
+	@mkdir -p bin
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/turnout .
+
+deps: $(CHDB_LIB) ## fetch the embedded ClickHouse (once; not needed where TURNOUT_CHDB_LIB is set)
+
+$(CHDB_LIB): $(CHDB)/package-lock.json
+	@if [ -n "$${TURNOUT_CHDB_LIB:-}" ]; then echo "using $$TURNOUT_CHDB_LIB"; else \
+	  cd $(CHDB) && npm ci --ignore-scripts --no-audit --no-fund --silent && \
+	  { test -f node_modules/@chdb/lib-linux-x64-gnu/libchdb.so || { echo "the embedded ClickHouse exists for linux x64 (glibc) only: point clickhouse.addr at a server, or use docker compose up" >&2; exit 1; }; } && \
+	  touch node_modules/@chdb/lib-linux-x64-gnu/libchdb.so; fi
+
+dev: deps build ## start everything on this machine: engines, simulated providers, gateway, processor, analytics
+	bin/turnout dev
+
+demo: deps build ## watch traffic leave a failing provider and come back (90 s, unattended, free ports)
+	bin/turnout demo
+
+test: deps build ## every test that needs no network and no Docker
+	$(GO) test -timeout 15m ./...
+
+race: deps ## the same under the race detector
+	$(GO) test -race -timeout 25m ./...
+
+lint: $(BIN)/golangci-lint ## golangci-lint with .golangci.yml
+	$(BIN)/golangci-lint run --timeout 10m ./...
+
+$(BIN)/golangci-lint:
+	GOBIN=$(abspath $(BIN)) $(GO) install $(GOLANGCI)
+
+FUZZTIME ?= 10s
+fuzz: ## every fuzz target for FUZZTIME (10s)
+	@for pkg in $$($(GO) list ./...); do \
+	  for target in $$($(GO) test -list '^Fuzz' $$pkg 2>/dev/null | grep '^Fuzz' || true); do \
+	    echo "== $$pkg $$target"; $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$pkg; \
+	  done; done
+
+bench: deps build ## Turnout beside a plain reverse proxy and a direct call, and the processor, in one run
+	$(GO) run ./deploy/bench $(BENCHFLAGS)
+
+bench-micro: ## Go benchmarks of the cores
+	$(GO) test -run '^$$' -bench . -benchmem ./gateway/routing ./gateway/pricing ./internal/jsonx ./schemas/attempt ./gateway/internal/emit
+
+kafka: ## Apache Kafka (one KRaft broker, from Maven Central) on a free port, until Ctrl-C
+	$(GO) run ./deploy/kafka/run
+
+test-kafka: deps build ## the pipeline tests against Apache Kafka
+	TURNOUT_TEST_KAFKA=apache $(GO) test -timeout 15m ./internal/kafkax/... ./gateway/internal/emit/... ./processor/... ./deploy/e2e/...
+
+sdk: deps build ## 10,000 requests through the OpenAI SDKs, each ledger entry matched to its one row
+	$(GO) test -timeout 15m -tags sdk ./deploy/e2e/...
+
+compose-check: build ## docker-compose.yml parses, and every command and setting in it exists
+	$(GO) test -run Compose ./deploy/...
+
+ci: ## what CI runs
+	bash .ci/run
+
+clean: ## remove what was built and fetched, and the data of `make dev`
+	rm -rf bin $(CACHE) .turnout $(CHDB)/node_modules
