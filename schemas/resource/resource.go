@@ -34,6 +34,28 @@ const (
 	ProtocolVertex    = "vertex"
 )
 
+// States of a mapping or region.
+const (
+	StatusActive      = "active"
+	StatusDeprecated  = "deprecated"
+	StatusDeactivated = "deactivated"
+)
+
+// Stabilities of a mapping or region.
+const (
+	StabilityStable       = "stable"
+	StabilityBeta         = "beta"
+	StabilityUnstable     = "unstable"
+	StabilityExperimental = "experimental"
+)
+
+// Modes of a project: whose credentials serve it.
+const (
+	ModePlatform = "platform"
+	ModeBYOK     = "byok"
+	ModeHybrid   = "hybrid"
+)
+
 // Set is everything one gateway serves from, as one immutable value: never changed after it was built.
 type Set struct {
 	Providers     []Provider
