@@ -1,0 +1,132 @@
+package kafkax
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+)
+
+const (
+	// sessionTimeout is the shortest brokers allow by default: a killed member's partitions are with
+	// another after that.
+	sessionTimeout    = 6 * time.Second
+	heartbeatInterval = time.Second
+	rebalanceTimeout  = 20 * time.Second
+	joinBackoff       = 500 * time.Millisecond
+)
+
+// Group is a consumer group on one topic.
+type Group struct {
+	ID    string
+	Topic string
+}
+
+// Consume joins the group and calls worker once for each partition assigned to this process, for as
+// long as the assignment lasts (a generation). A worker runs in its own goroutine and must return
+// only when its context ends, and then soon: the next generation of the whole group waits for it, up
+// to 20 s. A worker that returns earlier ends the generation for every member. Where to begin is the
+// worker's business: offsets committed to Kafka are not looked at. Consume blocks until ctx ends and
+// every worker has returned, and then returns nil. Failures to join are logged and tried again for
+// ever; an error is a mistake in g.
+func (c *Client) Consume(ctx context.Context, g Group, worker func(ctx context.Context, partition int)) error {
+	group, err := kafka.NewConsumerGroup(kafka.ConsumerGroupConfig{
+		ID:                g.ID,
+		Brokers:           c.brokers,
+		Dialer:            c.dialer,
+		Topics:            []string{g.Topic},
+		GroupBalancers:    []kafka.GroupBalancer{kafka.RangeGroupBalancer{}},
+		SessionTimeout:    sessionTimeout,
+		HeartbeatInterval: heartbeatInterval,
+		RebalanceTimeout:  rebalanceTimeout,
+		JoinGroupBackoff:  joinBackoff,
+		StartOffset:       kafka.FirstOffset,
+	})
+	if err != nil {
+		return fmt.Errorf("joining group %q of topic %q: %w", g.ID, g.Topic, err)
+	}
+	defer c.setGeneration(g.ID, nil)
+	defer group.Close() // leaves the group, after the workers below
+
+	var workers sync.WaitGroup
+	defer workers.Wait()
+	complained := ""
+	for {
+		generation, err := group.Next(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, kafka.GroupCoordinatorNotAvailable), errors.Is(err, kafka.RebalanceInProgress):
+			c.log.Debug("waiting for the consumer group", "group", g.ID, "cause", err)
+			continue
+		case err != nil:
+			if complained != err.Error() {
+				complained = err.Error()
+				c.log.Warn("cannot join the consumer group, trying on", "group", g.ID, "brokers", c.brokers, "error", err)
+			}
+			continue
+		}
+		complained = ""
+		c.setGeneration(g.ID, generation)
+		partitions := generation.Assignments[g.Topic]
+		c.log.Info("consumer group generation begins", "group", g.ID, "generation", generation.ID, "partitions", len(partitions))
+		for _, assignment := range partitions {
+			workers.Add(1)
+			generation.Start(func(over context.Context) {
+				defer workers.Done()
+				ctx, cancel := context.WithCancel(ctx)
+				defer cancel()
+				defer context.AfterFunc(over, cancel)()
+				worker(ctx, assignment.ID)
+			})
+		}
+	}
+}
+
+func (c *Client) setGeneration(group string, generation *kafka.Generation) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if generation == nil {
+		delete(c.generations, group)
+		return
+	}
+	c.generations[group] = generation
+}
+
+// Commit tells Kafka the next offset to read of each partition. It is a hint for tools that show lag:
+// nothing here reads it back. While this process consumes in the group it is said as a member,
+// otherwise as an outsider, which Kafka takes only from an empty group.
+func (c *Client) Commit(ctx context.Context, group, topic string, offsets map[int]int64) error {
+	if len(offsets) == 0 {
+		return nil
+	}
+	c.mu.Lock()
+	generation := c.generations[group]
+	c.mu.Unlock()
+	if generation != nil {
+		if err := generation.CommitOffsets(map[string]map[int]int64{topic: offsets}); err != nil {
+			return fmt.Errorf("committing offsets of group %s: %w", group, err)
+		}
+		return nil
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	commits := make([]kafka.OffsetCommit, 0, len(offsets))
+	for partition, offset := range offsets {
+		commits = append(commits, kafka.OffsetCommit{Partition: partition, Offset: offset})
+	}
+	answer, err := c.client.OffsetCommit(ctx, &kafka.OffsetCommitRequest{GroupID: group, GenerationID: -1, Topics: map[string][]kafka.OffsetCommit{topic: commits}})
+	if err != nil {
+		return fmt.Errorf("committing offsets of group %s: %w", group, c.unreachable(err))
+	}
+	for _, p := range answer.Topics[topic] {
+		if p.Error != nil {
+			return fmt.Errorf("committing offset of group %s, partition %d: %w", group, p.Partition, p.Error)
+		}
+	}
+	return nil
+}

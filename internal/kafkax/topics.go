@@ -1,0 +1,132 @@
+package kafkax
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+
+	"turnout/schemas/topic"
+)
+
+// maxMessageBytes is the largest compressed batch a topic takes. The Writer keeps its uncompressed
+// batches under half of it.
+const maxMessageBytes = 8 << 20
+
+// EnsureTopics creates those topics that are missing and returns their names. The replication factor
+// is the broker's default. It is an error, and nothing is changed, if a topic exists with another
+// number of partitions: keys would move. Other settings of existing topics are left alone.
+func (c *Client) EnsureTopics(ctx context.Context, specs []topic.Spec) (created []string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 3*requestTimeout)
+	defer cancel()
+
+	names := make([]string, len(specs))
+	for i, spec := range specs {
+		names[i] = spec.Name
+	}
+	counts, err := c.partitions(ctx, names...)
+	if err != nil {
+		return nil, err
+	}
+	var missing []kafka.TopicConfig
+	var mistakes []error
+	for _, spec := range specs {
+		have, ok := counts[spec.Name]
+		if !ok {
+			missing = append(missing, kafka.TopicConfig{Topic: spec.Name, NumPartitions: spec.Partitions, ReplicationFactor: -1, ConfigEntries: settings(spec)})
+		} else if err := sameCount(spec, have); err != nil {
+			mistakes = append(mistakes, err)
+		}
+	}
+	if err := errors.Join(mistakes...); err != nil {
+		return nil, err
+	}
+	if len(missing) == 0 {
+		return nil, nil
+	}
+
+	answer, err := c.client.CreateTopics(ctx, &kafka.CreateTopicsRequest{Topics: missing})
+	if err != nil {
+		return nil, fmt.Errorf("creating topics: %w", c.unreachable(err))
+	}
+	var raced []topic.Spec
+	for _, spec := range specs {
+		outcome, asked := answer.Errors[spec.Name]
+		switch {
+		case !asked:
+		case outcome == nil:
+			created = append(created, spec.Name)
+		case errors.Is(outcome, kafka.TopicAlreadyExists):
+			raced = append(raced, spec) // somebody else was faster
+		default:
+			mistakes = append(mistakes, fmt.Errorf("creating topic %s: %w", spec.Name, outcome))
+		}
+	}
+	for _, spec := range raced {
+		have, err := c.awaitTopic(ctx, spec.Name)
+		if err == nil {
+			err = sameCount(spec, have)
+		}
+		if err != nil {
+			mistakes = append(mistakes, err)
+		}
+	}
+	return created, errors.Join(mistakes...)
+}
+
+func sameCount(spec topic.Spec, have int) error {
+	if have == spec.Partitions {
+		return nil
+	}
+	return fmt.Errorf("kafka topic %s: it has %d partitions, wanted %d; the number cannot change (keys would move): ask for %d, or use another topic", spec.Name, have, spec.Partitions, have)
+}
+
+// awaitTopic waits until a topic that somebody else has just created shows in the metadata.
+func (c *Client) awaitTopic(ctx context.Context, name string) (int, error) {
+	for {
+		counts, err := c.partitions(ctx, name)
+		if err != nil {
+			return 0, err
+		}
+		if counts[name] > 0 {
+			return counts[name], nil
+		}
+		select {
+		case <-ctx.Done():
+			return 0, fmt.Errorf("waiting for topic %s: %w", name, ctx.Err())
+		case <-time.After(metadataTTL / 10):
+		}
+	}
+}
+
+func settings(spec topic.Spec) []kafka.ConfigEntry {
+	out := map[string]string{
+		"cleanup.policy":         "delete",
+		"retention.ms":           "-1",
+		"message.timestamp.type": "CreateTime",
+		"max.message.bytes":      strconv.Itoa(maxMessageBytes),
+		"compression.type":       "producer",
+	}
+	if spec.Retention >= 0 {
+		out["retention.ms"] = strconv.FormatInt(spec.Retention.Milliseconds(), 10)
+	}
+	if spec.Compact {
+		// Readers start by reading all of it, so it is kept short: a segment is closed after ten minutes
+		// and cleaned once a tenth of it is outdated. Tombstones stay a day for readers that were away.
+		out["cleanup.policy"] = "compact"
+		if spec.Retention >= 0 {
+			out["cleanup.policy"] = "compact,delete"
+		}
+		out["segment.ms"] = strconv.FormatInt((10 * time.Minute).Milliseconds(), 10)
+		out["min.cleanable.dirty.ratio"] = "0.1"
+		out["delete.retention.ms"] = strconv.FormatInt((24 * time.Hour).Milliseconds(), 10)
+	}
+	entries := make([]kafka.ConfigEntry, 0, len(out))
+	for name, value := range out {
+		entries = append(entries, kafka.ConfigEntry{ConfigName: name, ConfigValue: value})
+	}
+	return entries
+}
