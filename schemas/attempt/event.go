@@ -97,6 +97,7 @@ type Event struct {
 	ProviderKeyID    string `json:"provider_key_id,omitempty"`
 	ProviderKeyLabel string `json:"provider_key_label,omitempty"`
 	ServiceTier      string `json:"service_tier,omitempty"`
+	CustomProvider   bool   `json:"custom_provider,omitempty"` // the organization's own; feeds metrics that it alone sees
 
 	Reason               string       `json:"reason,omitempty"`
 	Propensity           float64      `json:"propensity,omitempty"`
@@ -128,6 +129,7 @@ type Event struct {
 	ErrorType    string  `json:"error_type,omitempty"`
 	StatusCode   int     `json:"status_code,omitempty"` // effective; 0: no response
 	FinishReason string  `json:"finish_reason,omitempty"`
+	GeoBlocked   bool    `json:"geo_blocked,omitempty"` // a 403 about the place the call came from
 
 	InputTokens        int64       `json:"input_tokens,omitempty"` // all input, cached and written included
 	CachedInputTokens  int64       `json:"cached_input_tokens,omitempty"`
@@ -154,6 +156,10 @@ type Event struct {
 	BaselineModel         string `json:"baseline_model,omitempty"`
 	BaselineProvider      string `json:"baseline_provider,omitempty"`
 	BaselineNanoUSD       int64  `json:"baseline_nano_usd,omitempty"`
+
+	// Traceparent is the W3C trace context the upstream call carried. It is no field of the value:
+	// it travels in the record's header of that name.
+	Traceparent string `json:"-"`
 }
 
 // Considered is one candidate of a decision with the inputs it was scored by, rounded to six
