@@ -36,7 +36,7 @@ func (c *Client) EnsureTopics(ctx context.Context, specs []topic.Spec) (created 
 	for _, spec := range specs {
 		have, ok := counts[spec.Name]
 		if !ok {
-			missing = append(missing, kafka.TopicConfig{Topic: spec.Name, NumPartitions: spec.Partitions, ReplicationFactor: -1, ConfigEntries: settings(spec)})
+			missing = append(missing, kafka.TopicConfig{Topic: spec.Name, NumPartitions: spec.Partitions, ReplicationFactor: replication(spec), ConfigEntries: settings(spec)})
 		} else if err := sameCount(spec, have); err != nil {
 			mistakes = append(mistakes, err)
 		}
@@ -102,6 +102,14 @@ func (c *Client) awaitTopic(ctx context.Context, name string) (int, error) {
 	}
 }
 
+// replication is -1 where the broker's default counts.
+func replication(spec topic.Spec) int {
+	if spec.ReplicationFactor <= 0 {
+		return -1
+	}
+	return spec.ReplicationFactor
+}
+
 func settings(spec topic.Spec) []kafka.ConfigEntry {
 	out := map[string]string{
 		"cleanup.policy":         "delete",
@@ -112,6 +120,9 @@ func settings(spec topic.Spec) []kafka.ConfigEntry {
 	}
 	if spec.Retention >= 0 {
 		out["retention.ms"] = strconv.FormatInt(spec.Retention.Milliseconds(), 10)
+	}
+	if spec.MinInsyncReplicas > 0 {
+		out["min.insync.replicas"] = strconv.Itoa(spec.MinInsyncReplicas)
 	}
 	if spec.Compact {
 		// Readers start by reading all of it, so it is kept short: a segment is closed after ten minutes

@@ -55,6 +55,3 @@ func Code(err error) int {
 	}
 	return 1
 }
-
-// Version is the binary's version, set when it is linked.
-var Version = "dev"

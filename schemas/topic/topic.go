@@ -40,8 +40,11 @@ const (
 type Spec struct {
 	Name       string
 	Partitions int
-	Retention  time.Duration
+	Retention  time.Duration // negative: for ever
 	Compact    bool
+	// ReplicationFactor and MinInsyncReplicas 0 leave it to the broker. Production wants 3 and 2.
+	ReplicationFactor int
+	MinInsyncReplicas int
 }
 
 // Specs returns every topic. partitions is that of the attempts topic: 12, or 3 in dev.
