@@ -1,6 +1,9 @@
 package jsonx
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // Field is one field of an object by offsets into its document: the key's opening quote, the value's
 // first byte, and behind the value.
@@ -21,7 +24,7 @@ type Edit struct {
 }
 
 // Edits is a list of edits of one document. Ranges must not overlap; insertions at one offset keep the
-// order they were added in. All bytes outside the ranges are kept as they are.
+// order they were added in, and stand before a range that begins there. All bytes outside the ranges are kept as they are.
 type Edits []Edit
 
 // Replace puts with in the place of data[start:end].
@@ -59,7 +62,7 @@ func (e *Edits) DeleteFields(fields []Field, drop func(i int) bool) (left int) {
 // Apply appends the edited data to dst. It sorts the list.
 func (e Edits) Apply(dst, data []byte) []byte {
 	if len(e) > 1 {
-		slices.SortStableFunc(e, func(a, b Edit) int { return a.Start - b.Start })
+		slices.SortStableFunc(e, func(a, b Edit) int { return cmp.Or(a.Start-b.Start, a.End-b.End) })
 	}
 	dst = slices.Grow(dst, len(data)+e.Growth())
 	at := 0
