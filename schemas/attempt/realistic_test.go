@@ -10,7 +10,8 @@ import (
 )
 
 // realistic returns an event as a busy gateway writes it, with n considered candidates: every group
-// filled, ids that differ from event to event, figures with six digits.
+// filled, ids that differ from event to event, figures with six digits that move every hundred
+// events, as a snapshot and a node's own attempts move them.
 func realistic(seed uint64, n int) *Event {
 	r := rand.New(rand.NewPCG(seed, 7))
 	at := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC).Add(time.Duration(seed)*7*time.Millisecond + time.Duration(r.IntN(1000))*time.Microsecond)
@@ -53,6 +54,7 @@ func realistic(seed uint64, n int) *Event {
 		BaselineKind: "provider", BaselineModel: model, BaselineProvider: "bedrock", BaselineNanoUSD: input*300 + output*900,
 	}
 	e.CostNanoUSD = e.CostInputNanoUSD + e.CostCachedNanoUSD + e.CostOutputNanoUSD
+	r = rand.New(rand.NewPCG(seed/100, uint64(len(model)))) // the same for all requests of a model, for a while
 	for i := range n {
 		c := Considered{
 			Provider: providers[i%len(providers)], Region: "eu-west-1", Score: ptr(r.Float64() * 3), Price: six(.3 + float64(i)/7),
