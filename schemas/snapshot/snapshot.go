@@ -38,6 +38,41 @@ type Sums struct {
 	TTFTHistogram    [TTFTBuckets]int64
 }
 
+// Add makes s the sums of what both counted. It is commutative and associative, with the zero Sums
+// as identity.
+func (s *Sums) Add(o Sums) {
+	s.Attempts += o.Attempts
+	s.ClientErrors += o.ClientErrors
+	s.Errors += o.Errors
+	s.RateLimited += o.RateLimited
+	s.GeoBlocked += o.GeoBlocked
+	s.Timeouts += o.Timeouts
+	s.Canceled += o.Canceled
+	s.InputTokens += o.InputTokens
+	s.CachedTokens += o.CachedTokens
+	s.OutputTokens += o.OutputTokens
+	s.ThroughputTokens += o.ThroughputTokens
+	s.ThroughputUS += o.ThroughputUS
+	s.TTFTCount += o.TTFTCount
+	s.TTFTUS += o.TTFTUS
+	for i, n := range o.TTFTHistogram {
+		s.TTFTHistogram[i] += n
+	}
+}
+
+// Negated is what takes s away again when it is added.
+func (s Sums) Negated() Sums {
+	var out Sums
+	to := out.counters()
+	for i, v := range s.counters() {
+		*to[i] = -*v
+	}
+	return out
+}
+
+// Counted is N of routing.md 2: attempts that say something about the provider.
+func (s Sums) Counted() int64 { return s.Attempts - s.ClientErrors }
+
 // TTFTBuckets: bucket i counts times to first token below 2^i * 16 ms, the last one the rest.
 const TTFTBuckets = 12
 
