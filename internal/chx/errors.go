@@ -68,5 +68,5 @@ func IsRefused(err error) bool {
 		return slices.Contains(dataCodes, exception.Code)
 	}
 	var value *proto.BlockError
-	return errors.Is(err, clickhouse.ErrBatchInvalid) || errors.As(err, &value) && strings.HasPrefix(value.Op, "Append")
+	return errors.As(err, &value) && value.Op == "AppendRow"
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -75,6 +77,35 @@ func (c *Client) EnsureTopics(ctx context.Context, specs []topic.Spec) (created 
 		}
 	}
 	return created, errors.Join(mistakes...)
+}
+
+// DeleteTopics deletes those of the topics that exist, with all they hold, and waits until they are
+// gone. For tests.
+func (c *Client) DeleteTopics(ctx context.Context, names []string) error {
+	for {
+		counts, err := c.partitions(ctx, names...)
+		if err != nil {
+			return err
+		}
+		if len(counts) == 0 {
+			return nil
+		}
+		existing := slices.Collect(maps.Keys(counts))
+		answer, err := c.client.DeleteTopics(ctx, &kafka.DeleteTopicsRequest{Topics: existing})
+		if err != nil {
+			return fmt.Errorf("deleting topics: %w", c.unreachable(err))
+		}
+		for name, err := range answer.Errors {
+			if err != nil && !errors.Is(err, kafka.UnknownTopicOrPartition) {
+				return fmt.Errorf("deleting topic %s: %w", name, err)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for topics to be gone: %w", ctx.Err())
+		case <-time.After(metadataTTL / 10):
+		}
+	}
 }
 
 func sameCount(spec topic.Spec, have int) error {
