@@ -117,7 +117,7 @@ func add(to map[snapshot.Key]map[int64]*snapshot.Sums, key snapshot.Key, slot in
 
 func tiers(from map[snapshot.Key]map[int64]*snapshot.Sums, key snapshot.Key, h resource.History, now time.Time) snapshot.Row {
 	row := snapshot.Row{Key: key}
-	profile := ProfileOf(h)
+	profile := bounds(h)
 	for slot, sums := range from[key] {
 		if age, ok := Age(slot, now); ok {
 			if tier, ok := profile.Tier(age); ok {

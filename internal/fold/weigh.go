@@ -74,7 +74,7 @@ func SmallCount(uptime float64, n, minimum int64) float64 {
 // age: a tier moves down when the age has passed its bound, and is forgotten past the window.
 func Shift(row snapshot.Row, h resource.History, age time.Duration) snapshot.Row {
 	out := snapshot.Row{Key: row.Key}
-	to, ok := ProfileOf(h).Tier(age)
+	to, ok := bounds(h).Tier(age)
 	if !ok {
 		return out
 	}
@@ -98,4 +98,9 @@ func AddRow(row *snapshot.Row, o snapshot.Row) {
 	for i := range row.Tier {
 		row.Tier[i].Add(o.Tier[i])
 	}
+}
+
+// bounds is ProfileOf without the name.
+func bounds(h resource.History) snapshot.Profile {
+	return snapshot.Profile{WindowMinutes: h.WindowMinutes, Tier1Minutes: h.Tier1Minutes, Tier2Minutes: h.Tier2Minutes}
 }
