@@ -100,7 +100,10 @@ func (d *decoder) suggest(kind, id string) string {
 	if near := Nearest(id, d.listed[kind], 1); len(near) > 0 {
 		return fmt.Sprintf(": did you mean %q?", near[0])
 	}
-	return fmt.Sprintf(": add it or name one of the %d there are", len(d.listed[kind]))
+	if n := len(d.listed[kind]); n > 0 && n <= 12 {
+		return ": there are " + strings.Join(d.listed[kind], ", ")
+	}
+	return ": add it, or name one that is there"
 }
 
 // reference reads the id of another resource.

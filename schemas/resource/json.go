@@ -8,7 +8,7 @@ import (
 	"io"
 )
 
-// parseJSON reads one or many JSON documents, one after the other or in one array.
+// parseJSON reads JSON values, one after the other.
 func parseJSON(data []byte) ([]*node, error) {
 	r := &jsonReader{data: data, decoder: json.NewDecoder(bytes.NewReader(data))}
 	r.decoder.UseNumber()
@@ -20,10 +20,6 @@ func parseJSON(data []byte) ([]*node, error) {
 		}
 		if err != nil {
 			return nil, r.failure(err)
-		}
-		if n.kind == list {
-			out = append(out, n.items...)
-			continue
 		}
 		out = append(out, n)
 	}

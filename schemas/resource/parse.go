@@ -8,7 +8,7 @@ import (
 
 // Source is one file of resources.
 type Source struct {
-	Name string // JSON if it ends in .json, else YAML; errors name it
+	Name string // JSON if it ends in .json (documents one after the other or in one array), else YAML; errors name it
 	Data []byte
 }
 
@@ -20,6 +20,9 @@ func Parse(sources ...Source) (*Set, error) {
 		roots, mistakes := parseSource(source)
 		for _, err := range mistakes {
 			d.syntax(source.Name, err)
+		}
+		if len(roots) == 1 && roots[0].kind == list && strings.HasSuffix(source.Name, ".json") {
+			roots = roots[0].items
 		}
 		for i, root := range roots {
 			d.document(source.Name, i+1, root)

@@ -129,7 +129,7 @@ func CheckBaseURL(base string, allowPrivate bool) error {
 	case u.User != nil:
 		return errors.New("holds a user or password: put secrets into credentials")
 	case u.RawQuery != "" || u.Fragment != "" || u.ForceQuery:
-		return fmt.Errorf("%q ends in a query or fragment: leave it out", base)
+		return errors.New("ends in a query or fragment: leave it out, and put secrets into credentials")
 	}
 	host := strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
 	if host == "metadata.google.internal" || host == "metadata" {

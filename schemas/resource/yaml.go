@@ -59,7 +59,7 @@ func parseDocument(lines []string, before int) (n *node, err error) {
 		}
 	}()
 	source := strings.Join(lines, "\n")
-	file, err := parser.ParseBytes([]byte(source), 0)
+	file, err := parser.ParseBytes([]byte(source), 0, parser.AllowDuplicateMapKey())
 	if err != nil {
 		at := position{before + 1, 1}
 		message := err.Error()
