@@ -1,0 +1,240 @@
+// Package poll brings what the processor has learned to the gateway: it asks ClickHouse for the newest
+// snapshot, swaps it in whole, and weighs it together with the node's own attempts that are newer. It
+// never makes a request wait, and where ClickHouse is away it goes on with what it has.
+package poll
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"turnout/internal/chx"
+	"turnout/internal/fold"
+	"turnout/schemas/attempt"
+	"turnout/schemas/resource"
+	"turnout/schemas/snapshot"
+)
+
+const (
+	queryTimeout = 10 * time.Second
+	retryAfter   = 5 * time.Second // a failed poll is tried again sooner than the interval says
+	// keepOwn bounds how long own attempts count without having been seen in a snapshot: the longest
+	// window a project may have.
+	keepOwn = 2 * time.Hour
+	// maxOwn bounds how many there may be; beyond it the oldest are forgotten.
+	maxOwn = 250_000
+)
+
+// Poller holds the newest snapshot and the node's own newer attempts. Its methods may be called
+// concurrently and never block on the network, but for Run.
+type Poller struct {
+	conn     *chx.Conn
+	interval time.Duration
+	log      *slog.Logger
+	clock    func() time.Time
+
+	loaded  atomic.Pointer[loaded]
+	offset  atomic.Int64 // of the node's clock from ClickHouse's, ns
+	problem atomic.Pointer[string]
+
+	mu     sync.Mutex // guards recent
+	recent *fold.Recent
+	keep   time.Duration
+
+	versions sync.Map // model -> *atomic.Uint64: counts its own attempts
+	usage    usages
+}
+
+// loaded is a snapshot and what is indexed of it when a profile is first asked for.
+type loaded struct {
+	set     *snapshot.Set
+	figures sync.Map // profile -> *fold.Figures
+}
+
+func (l *loaded) of(profile string) *fold.Figures {
+	if f, ok := l.figures.Load(profile); ok {
+		return f.(*fold.Figures)
+	}
+	f, _ := l.figures.LoadOrStore(profile, fold.NewFigures(l.set, profile))
+	return f.(*fold.Figures)
+}
+
+// New returns a poller that knows nothing yet. clock is the node's own.
+func New(conn *chx.Conn, interval time.Duration, clock func() time.Time, log *slog.Logger) *Poller {
+	p := &Poller{conn: conn, interval: interval, log: log, clock: clock, recent: fold.NewRecent(), keep: keepOwn}
+	p.usage.kick = make(chan struct{}, 1)
+	p.loaded.Store(&loaded{})
+	return p
+}
+
+// Now is the node's clock corrected by its offset from ClickHouse's: the time that events carry.
+func (p *Poller) Now() time.Time { return p.clock().Add(-p.Offset()) }
+
+// Offset is how far the node's clock is ahead of ClickHouse's, as last measured.
+func (p *Poller) Offset() time.Duration { return time.Duration(p.offset.Load()) }
+
+// Status is what is known of the snapshot in use.
+type Status struct {
+	ID      string // "" before the first
+	AsOf    time.Time
+	Problem string // why the last poll failed, "" if it did not
+	Own     int    // own attempts that are in no snapshot yet
+}
+
+// Status returns what is known of the snapshot in use.
+func (p *Poller) Status() Status {
+	var s Status
+	if set := p.loaded.Load().set; set != nil {
+		s.ID, s.AsOf = set.Head.ID, set.Head.AsOf
+	}
+	if why := p.problem.Load(); why != nil {
+		s.Problem = *why
+	}
+	p.mu.Lock()
+	s.Own = p.recent.Len()
+	p.mu.Unlock()
+	return s
+}
+
+// Run polls until ctx ends.
+func (p *Poller) Run(ctx context.Context) {
+	var wg sync.WaitGroup
+	wg.Go(func() { p.askUsage(ctx) })
+	defer wg.Wait()
+	for ctx.Err() == nil {
+		wait := p.interval
+		if err := p.Poll(ctx); err != nil && ctx.Err() == nil {
+			why := err.Error()
+			if before := p.problem.Swap(&why); before == nil {
+				p.log.Warn("polling ClickHouse failed, going on with what is known", "error", err)
+			}
+			wait = min(wait, retryAfter)
+		} else if before := p.problem.Swap(nil); before != nil && ctx.Err() == nil {
+			p.log.Info("ClickHouse answers again")
+		}
+		// A tenth more or less, so that a fleet's polls spread.
+		wait = time.Duration(float64(wait) * (0.9 + 0.2*rand.Float64()))
+		select {
+		case <-ctx.Done():
+		case <-time.After(wait):
+		}
+	}
+}
+
+// Poll asks once: measures the clock, and loads the newest snapshot if it is newer than the one in use.
+func (p *Poller) Poll(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	if err := p.measure(ctx); err != nil {
+		return fmt.Errorf("asking ClickHouse for the time: %w", err)
+	}
+	var stored snapshot.StoredHead
+	err := p.conn.QueryRow(ctx, snapshot.SelectHead).Scan(stored.Targets()...)
+	if errors.Is(err, sql.ErrNoRows) {
+		p.trim(nil)
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading the snapshot's head: %w", err)
+	}
+	head, err := stored.Head()
+	if err != nil {
+		return err
+	}
+	if set := p.loaded.Load().set; set != nil && !snapshot.Newer(head, set.Head) {
+		p.trim(set.Head.Watermarks)
+		return nil
+	}
+	set, err := p.read(ctx, head)
+	if err != nil {
+		return err
+	}
+	// Swap and cover under one lock: no reading counts an attempt twice or not at all.
+	p.mu.Lock()
+	p.loaded.Store(&loaded{set: set})
+	p.cover(set.Head.Watermarks)
+	p.mu.Unlock()
+	p.versions.Range(func(_, v any) bool { v.(*atomic.Uint64).Add(1); return true })
+	return nil
+}
+
+func (p *Poller) read(ctx context.Context, head snapshot.Head) (*snapshot.Set, error) {
+	rows, err := p.conn.Query(ctx, snapshot.SelectRows, head.ID)
+	if err != nil {
+		return nil, fmt.Errorf("reading snapshot %s: %w", head.ID, err)
+	}
+	defer rows.Close()
+	stored := make([]snapshot.StoredRow, 0, head.Rows)
+	for rows.Next() {
+		var r snapshot.StoredRow
+		if err := r.Scan(rows.Scan); err != nil {
+			return nil, fmt.Errorf("reading snapshot %s: %w", head.ID, err)
+		}
+		stored = append(stored, r)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("reading snapshot %s: %w", head.ID, err)
+	}
+	return snapshot.Assemble(head, stored)
+}
+
+func (p *Poller) measure(ctx context.Context) error {
+	before := p.clock()
+	var theirs time.Time
+	if err := p.conn.QueryRow(ctx, "SELECT now64(6, 'UTC')").Scan(&theirs); err != nil {
+		return err
+	}
+	middle := before.Add(p.clock().Sub(before) / 2)
+	p.offset.Store(int64(middle.Sub(theirs)))
+	return nil
+}
+
+// Observe counts an attempt of this node that has just ended. e is not kept.
+func (p *Poller) Observe(e *attempt.Event) {
+	p.mu.Lock()
+	p.recent.Add(e)
+	p.mu.Unlock()
+	p.version(e.Model).Add(1)
+}
+
+// Acked says where in the log an observed attempt stands. Others are ignored.
+func (p *Poller) Acked(partition int, offset int64, e *attempt.Event) {
+	p.mu.Lock()
+	p.recent.Ack(e.EventID, partition, offset)
+	p.mu.Unlock()
+}
+
+func (p *Poller) version(model string) *atomic.Uint64 {
+	if v, ok := p.versions.Load(model); ok {
+		return v.(*atomic.Uint64)
+	}
+	v, _ := p.versions.LoadOrStore(model, new(atomic.Uint64))
+	return v.(*atomic.Uint64)
+}
+
+func (p *Poller) trim(watermarks map[int]int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cover(watermarks)
+}
+
+// cover forgets what watermarks cover and what there is no room for; p.mu is held.
+func (p *Poller) cover(watermarks map[int]int64) {
+	p.recent.Cover(watermarks, p.Now(), p.keep)
+	for p.recent.Len() > maxOwn && p.keep > time.Minute {
+		p.keep /= 2
+		p.recent.Cover(watermarks, p.Now(), p.keep)
+	}
+	if p.recent.Len() < maxOwn/4 {
+		p.keep = keepOwn
+	}
+}
+
+// profile names the snapshot's rows for a history.
+func profile(h resource.History) string { return fold.ProfileOf(h).ID }
