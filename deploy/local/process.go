@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -92,7 +93,31 @@ func (p *process) Kill() {
 }
 
 // Pause stops the engine with SIGSTOP: connections stay open and nothing answers.
-func (p *process) Pause() error { return p.cmd.Process.Signal(syscall.SIGSTOP) }
+func (p *process) Pause() error {
+	if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		return fmt.Errorf("pausing %s: %w", p.name, err)
+	}
+	for deadline := time.Now().Add(time.Second); !p.stopped() && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond) // its threads stop one after the other
+	}
+	return nil
+}
+
+// stopped says whether every thread has stopped, and false where that cannot be seen.
+func (p *process) stopped() bool {
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.Pid()))
+	if err != nil || len(tasks) == 0 {
+		return false
+	}
+	for _, task := range tasks {
+		stat, err := os.ReadFile(task)
+		// The state follows the name, which stands in parentheses and may hold any of them.
+		if err == nil && !strings.HasPrefix(string(stat[strings.LastIndexByte(string(stat), ')')+1:]), " T") {
+			return false
+		}
+	}
+	return true
+}
 
 // Resume lets a paused engine go on.
 func (p *process) Resume() error { return p.cmd.Process.Signal(syscall.SIGCONT) }

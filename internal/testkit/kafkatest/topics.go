@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"turnout/deploy/local"
 	"turnout/internal/kafkax"
 	"turnout/schemas/topic"
 )
@@ -66,3 +67,11 @@ func (e elsewhere) Stop(context.Context) error { return errElsewhere }
 func (e elsewhere) Kill()                      { panic(errElsewhere) }
 func (e elsewhere) Pause() error               { return errElsewhere }
 func (e elsewhere) Resume() error              { return errElsewhere }
+
+// DeleteRecords makes a partition begin at an offset, as if what stood before had expired.
+func DeleteRecords(t testing.TB, cfg kafkax.Config, topic string, partition int, before int64) {
+	t.Helper()
+	if err := local.DeleteRecords(context.Background(), cfg.Brokers, topic, partition, before); err != nil {
+		t.Fatal(err)
+	}
+}
