@@ -119,9 +119,9 @@ func refuse(id string) *Error {
 	case id == "smart":
 		return &Error{400, "model_not_found", "the model smart is not configured: set models.smart of the project to the models it may choose from", "model"}
 	case strings.HasPrefix(id, "dynamic/"):
-		return &Error{404, "not_found", fmt.Sprintf("there is no dynamic route %q", id[len("dynamic/"):]), "model"}
+		return &Error{404, "not_found", fmt.Sprintf("there is no dynamic route %q", shown(id[len("dynamic/"):])), "model"}
 	case id[0] == '@':
-		return &Error{400, "unknown_preset", fmt.Sprintf("there is no preset %q", id[1:]), "model"}
+		return &Error{400, "unknown_preset", fmt.Sprintf("there is no preset %q", shown(id[1:])), "model"}
 	}
 	return nil
 }
@@ -204,11 +204,11 @@ func unknownRegion(p *resource.Provider, m *Model, region string, q Query) *Erro
 			valid = append(valid, at.Region)
 		}
 	}
-	hint := fmt.Sprintf("%s serves it without regions: leave %q out", p.ID, ":"+region)
+	hint := fmt.Sprintf("%s serves it without regions: leave %q out", p.ID, ":"+shown(region))
 	if len(valid) > 0 {
 		hint = "valid there: " + strings.Join(valid, ", ")
 	}
-	return &Error{400, "unknown_region", fmt.Sprintf("%s does not serve %s in the region %q; %s", p.ID, m.ID, region, hint), "model"}
+	return &Error{400, "unknown_region", fmt.Sprintf("%s does not serve %s in the region %q; %s", p.ID, m.ID, shown(region), hint), "model"}
 }
 
 func notServed(p *resource.Provider, m *Model, id string, q Query) *Error {
@@ -228,17 +228,22 @@ func notServed(p *resource.Provider, m *Model, id string, q Query) *Error {
 
 // unknown names the ids that are close to what was asked for.
 func (c *Catalog) unknown(id, rest string, q Query) *Error {
-	const shown = 200
-	if len(id) > shown {
-		id = id[:shown] + "..."
-	}
-	message := fmt.Sprintf("the model %q does not exist", strings.ToValidUTF8(id, "?"))
+	message := fmt.Sprintf("the model %q does not exist", shown(id))
 	if near := c.near(rest, q); len(near) > 0 {
 		message += ": did you mean " + strings.Join(near, ", ") + "?"
 	} else {
 		message += ": GET /v1/models lists those that do"
 	}
 	return &Error{400, "model_not_found", message, "model"}
+}
+
+// shown keeps a message short and readable whatever was asked for.
+func shown(id string) string {
+	const most = 200
+	if len(id) > most {
+		id = id[:most] + "..."
+	}
+	return strings.ToValidUTF8(id, "?")
 }
 
 // near compares the id, and what stands behind its last slash, with everything in the catalogue. An
