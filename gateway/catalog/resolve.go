@@ -53,14 +53,12 @@ func (c *Catalog) Resolve(id string, q Query) (Result, *Error) {
 		return c.explicit(r, provider, tail, id, q)
 	}
 	if m, ok := c.ids[rest]; ok && m.VisibleTo(q.Organization) {
-		r.Model = m
-		return r, m.retired(q)
+		return r.of(m, q)
 	}
 	if q.Publisher {
 		if _, tail, ok := strings.Cut(rest, "/"); ok {
 			if m, ok := c.ids[tail]; ok && m.VisibleTo(q.Organization) {
-				r.Model = m
-				return r, m.retired(q)
+				return r.of(m, q)
 			}
 		}
 		return Result{}, c.unknown(id, rest, q)
@@ -158,8 +156,7 @@ func (c *Catalog) explicit(r Result, p *resource.Provider, tail, id string, q Qu
 		if !c.served[servedKey{p.ID, m}] {
 			return Result{}, notServed(p, m, id, q)
 		}
-		r.Model = m
-		return r, m.retired(q)
+		return r.of(m, q)
 	}
 	colon := strings.LastIndexByte(tail, ':')
 	if colon <= 0 {
@@ -184,6 +181,15 @@ func (c *Catalog) explicit(r Result, p *resource.Provider, tail, id string, q Qu
 		}
 	}
 	return Result{}, unknownRegion(p, m, region, q)
+}
+
+// of completes a result with a model that is not retired.
+func (r Result) of(m *Model, q Query) (Result, *Error) {
+	if err := m.retired(q); err != nil {
+		return Result{}, err
+	}
+	r.Model = m
+	return r, nil
 }
 
 // retired refuses a model that nobody serves any more.
