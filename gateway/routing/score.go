@@ -36,14 +36,22 @@ func activeWeights(in *Input, cacheRelevant bool) shares {
 	if !cacheRelevant {
 		w.Cache = 0
 	}
-	total := w.Price + w.Uptime + w.Throughput + w.Latency + w.Cache
-	if !(total > 0) {
+	largest := max(w.Price, w.Uptime, w.Throughput, w.Latency, w.Cache)
+	if !(largest > 0) {
 		return shares{none: true}
 	}
-	return shares{
-		price: w.Price / total, uptime: w.Uptime / total, throughput: w.Throughput / total,
-		latency: w.Latency / total, cache: w.Cache / total,
+	// Divided by the largest first, absurdly large or small weights keep their proportions.
+	s := shares{
+		price: w.Price / largest, uptime: w.Uptime / largest, throughput: w.Throughput / largest,
+		latency: w.Latency / largest, cache: w.Cache / largest,
 	}
+	total := s.price + s.uptime + s.throughput + s.latency + s.cache
+	s.price /= total
+	s.uptime /= total
+	s.throughput /= total
+	s.latency /= total
+	s.cache /= total
+	return s
 }
 
 // weigh fills in what an eligible candidate is scored by.
@@ -86,7 +94,7 @@ func (d *Decision) compete(from, to int, penaltyBelow float64) (winner int, pric
 			continue
 		}
 		if priceOnly {
-			s.Contributions = Contributions{Price: best.perPriority.of(s.Price / s.Priority)}
+			s.Contributions = Contributions{Price: part(1, best.perPriority.of(s.perPriority()))}
 		} else {
 			s.Contributions = contributions(s, &best, &d.shares, penaltyBelow)
 		}
@@ -151,7 +159,7 @@ func bests(scores []Scored) best {
 			continue
 		}
 		b.price.add(s.Price, first)
-		b.perPriority.add(s.Price/s.Priority, first)
+		b.perPriority.add(s.perPriority(), first)
 		b.known |= s.Known
 		b.uptime = max(b.uptime, s.Uptime)
 		b.throughput = max(b.throughput, s.Throughput)
@@ -164,14 +172,15 @@ func bests(scores []Scored) best {
 }
 
 func contributions(s *Scored, b *best, w *shares, penaltyBelow float64) Contributions {
+	slowness := min(ratio(b.throughput, s.Throughput, maxThroughputScore), maxThroughputScore)
 	c := Contributions{
-		Price:    w.price * b.price.of(s.Price),
-		Uptime:   w.uptime * ratio(b.uptime, s.Uptime, 1),
-		Priority: 1 - s.Priority,
+		Price:      part(w.price, b.price.of(s.Price)),
+		Uptime:     part(w.uptime, ratio(b.uptime, s.Uptime, 1)),
+		Throughput: part(w.throughput, slowness),
+		Priority:   1 - s.Priority,
 	}
-	c.Throughput = w.throughput * min(ratio(b.throughput, s.Throughput, maxThroughputScore), maxThroughputScore)
 	if b.latency > 0 {
-		c.Latency = w.latency * (s.Latency/b.latency - 1)
+		c.Latency = part(w.latency, s.Latency/b.latency-1)
 	}
 	if !s.CacheSupport {
 		c.Cache = w.cache
@@ -182,6 +191,20 @@ func contributions(s *Scored, b *best, w *shares, penaltyBelow float64) Contribu
 	}
 	return c
 }
+
+// endless stands for what a float64 cannot hold: the sum of several is still a number.
+const endless = 1e300
+
+// part is a factor's contribution. A factor without weight contributes nothing, however bad it is.
+func part(share, subScore float64) float64 {
+	if share == 0 {
+		return 0
+	}
+	return min(share*subScore, endless)
+}
+
+// perPriority is what candidates are compared by where nothing but the price is known.
+func (s *Scored) perPriority() float64 { return min(s.Price/s.Priority, endless) }
 
 // ratio is best/x - 1 for figures of which more is better; x = 0 gives atZero.
 func ratio(best, x, atZero float64) float64 {
