@@ -1,0 +1,174 @@
+package llm
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"turnout/schemas/attempt"
+)
+
+// Classify is the class of an answer that is no success, by its status and body (routing.md 6, first
+// match). Phrases are looked for in the error's message, code and type, never in the whole body.
+func Classify(status int, body []byte) *Error {
+	b, _ := readErrorBody(body)
+	return classify(status, &b)
+}
+
+// InBand classifies a JSON body or stream event that carries an error although its status was 200: by
+// the error's own status or code, else by its type, else as a 500. It is nil if there is no error in it.
+func InBand(body []byte) *Error {
+	b, found := readErrorBody(body)
+	if !found {
+		return nil
+	}
+	return classify(b.effectiveStatus(), &b)
+}
+
+func classify(status int, b *errorBody) *Error {
+	e := &Error{Status: status, Code: b.code, Type: b.kind, Param: b.param, Message: b.text(status)}
+	words := strings.ToLower(b.message + "\n" + b.code + "\n" + b.kind + "\n" + b.inner)
+	switch {
+	case status >= 500:
+		e.Class = attempt.UpstreamError
+	case status == http.StatusTooManyRequests:
+		e.Class = attempt.UpstreamError
+		e.Quota = containsAny(words, quotaPhrases)
+	case status == http.StatusNotFound, status == http.StatusRequestTimeout, status == http.StatusTooEarly:
+		e.Class = attempt.UpstreamError
+	case status == http.StatusPaymentRequired, status == http.StatusMethodNotAllowed, status >= 300 && status < 400:
+		e.Class = attempt.GatewayError
+		e.Quota = status == http.StatusPaymentRequired
+	case status < 300:
+		e.Class = attempt.UpstreamError
+	case containsAny(words, filterPhrases):
+		e.Class = attempt.ContentFilter
+	case status == http.StatusUnauthorized, containsAny(words, keyPhrases):
+		e.Class = attempt.GatewayError
+		e.InvalidKey = true
+	case status == http.StatusForbidden:
+		e.Class = attempt.GatewayError
+	case containsAny(words, quotaPhrases):
+		e.Class = attempt.GatewayError
+		e.Quota = true
+	case containsAny(words, modelPhrases), strings.EqualFold(strings.TrimSpace(b.message), "not found"):
+		e.Class = attempt.GatewayError
+	default:
+		e.Class = attempt.ClientError
+		e.ContextLength = containsAny(words, contextPhrases)
+	}
+	return e
+}
+
+func containsAny(s string, phrases []string) bool {
+	for _, p := range phrases {
+		if strings.Contains(s, p) {
+			return true
+		}
+	}
+	return false
+}
+
+// The phrases, in lower case. Each has a row in the test that shows the body it is from.
+var (
+	filterPhrases = []string{
+		"content_filter",                            // Azure, Moonshot
+		"responsibleaipolicyviolation",              // Azure, innererror.code
+		"content management policy",                 // Azure
+		"content_policy_violation",                  // OpenAI, Azure
+		"moderation_blocked",                        // OpenAI
+		"rejected as a result of our safety system", // OpenAI
+		"flagged as potentially violating",          // OpenAI
+		"content filtering policy",                  // Anthropic
+		"content violates usage guidelines",         // xAI
+		"sensitivecontentdetected",                  // ByteDance, with or without InputText, OutputText, ...
+		"data_inspection_failed",                    // Alibaba, compatible mode
+		"datainspectionfailed",                      // Alibaba
+		"content exists risk",                       // DeepSeek
+	}
+	keyPhrases = []string{
+		"invalid_api_key",
+		"invalid api key",
+		"incorrect api key provided", // OpenAI, xAI, Alibaba
+		"api key not valid",          // Google
+		"api key not found",          // Google
+		"please pass a valid api key",
+		"api_key_invalid", // Google, details[].reason
+		"api key expired", // Google
+		"invalidapikey",   // Alibaba
+	}
+	quotaPhrases = []string{
+		"credit balance is too low", // Anthropic
+		"insufficient balance",      // DeepSeek
+		"insufficient_quota",        // OpenAI
+		"arrearage",                 // Alibaba
+		"accountoverdue",            // ByteDance
+	}
+	modelPhrases = []string{
+		"unknown model",
+		"model not exist",      // DeepSeek
+		"model_not_found",      // OpenAI
+		"not a valid model id", // OpenRouter
+		"model_decommissioned", // Groq
+		"deploymentnotfound",   // Azure
+		"deployment for this resource does not exist",
+		"modelnotopen", // ByteDance
+	}
+	contextPhrases = []string{
+		"context_length_exceeded",                       // OpenAI, Azure, Groq: code
+		"maximum context length",                        // OpenAI, DeepSeek, vLLM, Fireworks, Together, OpenRouter
+		"context window",                                // OpenAI, MiniMax, Anthropic
+		"prompt is too long",                            // Anthropic, Fireworks
+		"exceed context limit",                          // Anthropic
+		"input token count",                             // Google
+		"maximum prompt length",                         // xAI
+		"reduce the length of the messages",             // Groq, OpenAI
+		"range of input length should be",               // Alibaba
+		"exceed max message tokens",                     // ByteDance
+		"exceeds the maximum input length",              // ByteDance
+		"input is too long for requested model",         // Bedrock
+		"too large for model with",                      // Mistral
+		"exceeded model token limit",                    // Moonshot
+		"exceeds the available context size",            // llama.cpp
+		"longer than the maximum model length",          // vLLM
+		"`inputs` tokens + `max_new_tokens` must be <=", // Together, TGI
+	}
+)
+
+// RetryAfter is how long an upstream asks to wait, from retry-after-ms (milliseconds) or Retry-After
+// (seconds, fractions allowed, or an HTTP date seen from now). ok is false if it asks for nothing that
+// can be understood; what lies in the past is 0.
+func RetryAfter(header func(name string) string, now time.Time) (wait time.Duration, ok bool) {
+	if v := header("Retry-After-Ms"); v != "" {
+		if wait, ok = number(v, time.Millisecond); ok {
+			return wait, true
+		}
+	}
+	v := header("Retry-After")
+	if v == "" {
+		return 0, false
+	}
+	if wait, ok = number(v, time.Second); ok {
+		return wait, true
+	}
+	at, err := http.ParseTime(strings.TrimSpace(v))
+	if err != nil {
+		return 0, false
+	}
+	return max(0, at.Sub(now)), true
+}
+
+// maxRetryAfter keeps absurd figures inside what a Duration holds.
+const maxRetryAfter = 365 * 24 * time.Hour
+
+func number(v string, unit time.Duration) (time.Duration, bool) {
+	n, err := strconv.ParseFloat(strings.TrimSpace(v), 64)
+	if err != nil || n != n || n < 0 {
+		return 0, false
+	}
+	if n > float64(maxRetryAfter/unit) {
+		return maxRetryAfter, true
+	}
+	return time.Duration(n * float64(unit)), true
+}

@@ -1,0 +1,353 @@
+package llm
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"sync"
+
+	"turnout/internal/jsonx"
+)
+
+// ParseChat reads a chat completion request once: it checks the JSON as a whole, and of its fields
+// what the gateway reads or changes (api.md, "Requests"). Everything else is the upstream's to judge.
+// null stands for "not given" wherever a field may be left out.
+func ParseChat(body []byte) (*Facts, *APIError) {
+	p := parsers.Get().(*parser)
+	defer parsers.Put(p)
+	p.body, p.facts, p.found = body, &Facts{N: 1, Fields: make([]jsonx.Field, 0, 16)}, finding{}
+	p.cursor.Reset(body)
+	problem := p.chat()
+	facts, syntax := p.facts, p.cursor.End()
+	p.body, p.facts = nil, nil
+	p.cursor.Reset(nil)
+	if syntax != nil {
+		return nil, InvalidJSON("the body is no valid JSON: " + syntax.Error() + "; send one JSON object in UTF-8")
+	}
+	if problem != nil {
+		return nil, problem
+	}
+	return facts, nil
+}
+
+// InvalidJSON is the error for a body that could not be read as JSON for a reason outside its text.
+func InvalidJSON(message string) *APIError {
+	return &APIError{Status: 400, Type: "invalid_request_error", Code: "invalid_json", Message: message}
+}
+
+const maxTokens = math.MaxInt32 // the largest limit on tokens that is accepted
+
+var parsers = sync.Pool{New: func() any { return new(parser) }}
+
+// parser is the state of one ParseChat. A syntax error, wherever it stands, beats what was found.
+type parser struct {
+	cursor jsonx.Cursor
+	body   []byte
+	facts  *Facts
+	found  finding
+
+	sawModel, sawMessages bool
+}
+
+// finding is the first value that is not what it should be; empty: none. Its path is worked out when
+// it is reported.
+type finding struct {
+	at      int    // offset of the value
+	want    string // what it should be
+	missing string // or the field it should have
+}
+
+// wrong notes that the value at offset at is not what it should be.
+func (p *parser) wrong(at int, want string) {
+	if p.found == (finding{}) {
+		p.found = finding{at: at, want: want}
+	}
+}
+
+// missing notes that the object at offset at lacks a field.
+func (p *parser) missing(at int, field string) {
+	if p.found == (finding{}) {
+		p.found = finding{at: at, missing: field}
+	}
+}
+
+func (p *parser) chat() *APIError {
+	c := &p.cursor
+	p.sawModel, p.sawMessages = false, false
+	if k := c.Kind(); k != jsonx.Object {
+		c.Skip()
+		return InvalidJSON("the body must be a JSON object, not " + k.String())
+	}
+	for f := c.Object(); c.Next(&f); {
+		field := jsonx.Field{Key: f.KeyStart, Value: c.Pos()}
+		p.topField(f.Key)
+		if c.Pos() == field.Value {
+			c.Skip()
+		}
+		field.End = c.Pos()
+		p.facts.Fields = append(p.facts.Fields, field)
+	}
+	switch {
+	case c.Err() != nil:
+		return nil
+	case p.found.missing != "":
+		return invalid(jsonx.Path(p.body, p.found.at)+"."+p.found.missing, "is missing")
+	case p.found.want != "":
+		return invalid(jsonx.Path(p.body, p.found.at), p.found.want+", not "+describe(p.body[p.found.at:]))
+	case !p.sawModel:
+		return invalid("model", "is missing; name a model of /v1/models")
+	case !p.sawMessages:
+		return invalid("messages", "is missing; send at least one message")
+	}
+	return nil
+}
+
+// describe names a value for an error text: its kind, and for numbers and booleans the value too.
+func describe(rest []byte) string {
+	var c jsonx.Cursor
+	c.ResetLoose(rest)
+	kind := c.Kind()
+	switch raw := c.Raw(); {
+	case (kind == jsonx.Number || kind == jsonx.Bool) && len(raw) <= 24:
+		return string(raw)
+	case kind == jsonx.String && len(raw) == 2:
+		return "an empty string"
+	case kind == jsonx.Array && len(raw) == 2:
+		return "an empty array"
+	}
+	return kind.String()
+}
+
+func (p *parser) topField(key []byte) {
+	f, c := p.facts, &p.cursor
+	switch string(key) {
+	case "model":
+		p.sawModel = true
+		if at := c.Pos(); c.Kind() != jsonx.String {
+			p.wrong(at, "must be a string")
+		} else if f.Model = c.Text().String(); strings.TrimSpace(f.Model) == "" {
+			p.wrong(at, "must name a model")
+		}
+	case "messages":
+		p.sawMessages = true
+		p.messages()
+	case "stream":
+		f.Stream = p.boolean()
+	case "stream_options":
+		p.streamOptions()
+	case "max_tokens", "max_completion_tokens":
+		f.MaxTokens = max(f.MaxTokens, p.integer(maxTokens))
+	case "n":
+		if n := p.integer(maxTokens); n > 0 {
+			f.N = n
+		}
+	case "tools":
+		p.tools()
+	case "tool_choice":
+		p.toolChoice()
+	case "response_format":
+		f.ResponseFormat = p.typed()
+	case "reasoning_effort":
+		f.ReasoningEffort = p.text()
+	case "service_tier":
+		f.ServiceTier = p.text()
+	case "web_search_options":
+		f.WebSearch = f.WebSearch || c.Kind() != jsonx.Null
+	case "audio":
+		f.Audio = f.Audio || c.Kind() != jsonx.Null
+	case "user":
+		f.User = p.text()
+	case "session_id":
+		f.SessionID = p.text()
+	case "prompt_cache_key":
+		f.PromptCacheKey = p.text()
+	case "routing":
+		p.routing()
+	case "free_models_only":
+		f.FreeModelsOnly = p.boolean()
+	case "no_reasoning":
+		f.NoReasoning = p.boolean()
+	}
+}
+
+func (p *parser) null() bool {
+	if p.cursor.Kind() != jsonx.Null {
+		return false
+	}
+	p.cursor.Skip()
+	return true
+}
+
+func (p *parser) boolean() bool {
+	switch at := p.cursor.Pos(); {
+	case p.cursor.Kind() == jsonx.Bool:
+		return p.cursor.Bool()
+	case !p.null():
+		p.wrong(at, "must be true or false")
+	}
+	return false
+}
+
+func (p *parser) text() string {
+	switch at := p.cursor.Pos(); {
+	case p.cursor.Kind() == jsonx.String:
+		return p.cursor.Text().String()
+	case !p.null():
+		p.wrong(at, "must be a string")
+	}
+	return ""
+}
+
+// integer reads an integer from 1 to limit; 0 for null.
+func (p *parser) integer(limit int64) int64 {
+	if p.null() {
+		return 0
+	}
+	at := p.cursor.Pos()
+	n, ok := jsonx.Int64(p.cursor.Raw())
+	if !ok || n < 1 || n > limit {
+		p.wrong(at, "must be an integer from 1 to "+strconv.FormatInt(limit, 10))
+		return 0
+	}
+	return n
+}
+
+// typed reads an object's type, "" for null.
+func (p *parser) typed() (kind string) {
+	c := &p.cursor
+	at := c.Pos()
+	if p.null() {
+		return ""
+	}
+	if c.Kind() != jsonx.Object {
+		p.wrong(at, "must be an object")
+		return ""
+	}
+	found := false
+	for f := c.Object(); c.Next(&f); {
+		if string(f.Key) != "type" {
+			continue
+		}
+		found = true
+		if c.Kind() != jsonx.String {
+			p.wrong(c.Pos(), "must be a string")
+			continue
+		}
+		kind = c.Text().String()
+	}
+	if !found {
+		p.missing(at, "type")
+	}
+	return kind
+}
+
+func (p *parser) streamOptions() {
+	c := &p.cursor
+	at := c.Pos()
+	if p.null() {
+		return
+	}
+	if c.Kind() != jsonx.Object {
+		p.wrong(at, "must be an object")
+		return
+	}
+	for f := c.Object(); c.Next(&f); {
+		if string(f.Key) == "include_usage" {
+			p.facts.IncludeUsage = p.boolean()
+		}
+	}
+}
+
+func (p *parser) routing() {
+	at := p.cursor.Pos()
+	switch word := p.text(); word {
+	case "", "auto", "price", "throughput", "latency":
+		p.facts.Routing = word
+	default:
+		p.wrong(at, "must be auto, price, throughput or latency")
+	}
+}
+
+func (p *parser) tools() {
+	c := &p.cursor
+	at := c.Pos()
+	if p.null() {
+		return
+	}
+	if c.Kind() != jsonx.Array {
+		p.wrong(at, "must be an array")
+		return
+	}
+	items := c.Array()
+	for c.NextItem(&items) {
+		p.facts.Tools = true
+		if kind := p.tool(); strings.HasPrefix(kind, "web_search") {
+			p.facts.WebSearch = true
+		}
+	}
+	if c.Err() == nil && p.facts.Tools {
+		p.facts.ToolChars = int64(jsonx.Chars(p.body[at:c.Pos()]))
+	}
+}
+
+func (p *parser) tool() (kind string) {
+	c := &p.cursor
+	at := c.Pos()
+	if c.Kind() != jsonx.Object {
+		p.wrong(at, "must be an object")
+		return ""
+	}
+	typed, function := false, -1
+	for f := c.Object(); c.Next(&f); {
+		switch string(f.Key) {
+		case "type":
+			typed = true
+			if c.Kind() != jsonx.String {
+				p.wrong(c.Pos(), "must be a string")
+				continue
+			}
+			kind = c.Text().String()
+		case "function":
+			function = c.Pos()
+		}
+	}
+	switch {
+	case !typed:
+		p.missing(at, "type")
+	case kind == "function" && function < 0:
+		p.missing(at, "function")
+	case kind == "function" && jsonx.KindOf(p.body[function:]) != jsonx.Object:
+		p.wrong(function, "must be an object")
+	}
+	return kind
+}
+
+func (p *parser) toolChoice() {
+	c, at := &p.cursor, p.cursor.Pos()
+	switch c.Kind() {
+	case jsonx.Null:
+	case jsonx.Object:
+		p.facts.ToolChoice = "named"
+	case jsonx.String:
+		switch word := c.Text(); {
+		case word.Is("auto"), word.Is("none"), word.Is("required"):
+			p.facts.ToolChoice = word.String()
+		default:
+			p.facts.ToolChoice = "named"
+		}
+	default:
+		p.wrong(at, "must be a string or an object")
+	}
+}
+
+// ModelNotFound is the 400 for an id that no catalogue entry matches; near are close ids, best first.
+func ModelNotFound(model string, near []string) *APIError {
+	message := fmt.Sprintf("model: no model %q is known here", model)
+	if len(near) > 0 {
+		message += "; did you mean " + strings.Join(near, ", ") + "?"
+	} else {
+		message += "; GET /v1/models lists them"
+	}
+	return &APIError{Status: 400, Type: "invalid_request_error", Code: "model_not_found", Param: "model", Message: message}
+}
