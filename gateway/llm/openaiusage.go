@@ -91,6 +91,8 @@ func (r *usageReader) count() (n int64, problem string) {
 	kind := r.cursor.Kind()
 	raw := r.cursor.Raw()
 	switch {
+	case len(raw) == 0:
+		return 0, "malformed"
 	case kind == jsonx.Null:
 		return 0, "null"
 	case kind == jsonx.String:

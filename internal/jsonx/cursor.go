@@ -141,6 +141,7 @@ func (c *Cursor) Raw() []byte {
 type Text struct {
 	Raw     []byte
 	Escaped bool // Raw holds escapes
+	excess  int
 	ascii   bool
 }
 
@@ -150,12 +151,12 @@ func (c *Cursor) Text() Text {
 		c.fail(c.pos, "expected a string")
 		return Text{}
 	}
-	end, escaped, problem := scanString(c.data, c.pos+1)
+	end, excess, problem := scanString(c.data, c.pos+1)
 	if problem != "" {
 		c.fail(end, problem)
 		return Text{}
 	}
-	t := Text{Raw: c.data[c.pos+1 : end], Escaped: escaped, ascii: c.ascii}
+	t := Text{Raw: c.data[c.pos+1 : end], Escaped: excess > 0, excess: excess, ascii: c.ascii}
 	c.pos = end + 1
 	return t
 }
@@ -235,14 +236,14 @@ func (c *Cursor) key(f *Fields, i int) bool {
 		c.fail(i, "unexpected character, expected a key in quotes")
 		return false
 	}
-	end, escaped, problem := scanString(c.data, i+1)
+	end, excess, problem := scanString(c.data, i+1)
 	if problem != "" {
 		c.fail(end, problem)
 		return false
 	}
 	f.KeyStart = i
 	f.Key = c.data[i+1 : end]
-	if escaped {
+	if excess > 0 {
 		f.Key = Unescape(nil, f.Key)
 	}
 	if c.unique && !c.addKey(f) {

@@ -35,8 +35,10 @@ const (
 )
 
 // scanString finds the closing quote of a string whose first byte is at i. It returns the quote's
-// offset and whether there were escapes, or a problem and its offset.
-func scanString(data []byte, i int) (end int, escaped bool, problem string) {
+// offset and by how many bytes the escapes exceed the characters they mean (0: none), or a problem and
+// its offset.
+func scanString(data []byte, i int) (end, excess int, problem string) {
+	high := -1 // where the escape of a high surrogate ended
 	for {
 		for len(data)-i >= 8 {
 			x := binary.LittleEndian.Uint64(data[i:])
@@ -55,35 +57,45 @@ func scanString(data []byte, i int) (end int, escaped bool, problem string) {
 			}
 		}
 		if i >= len(data) {
-			return len(data), escaped, endProblem
+			return len(data), excess, endProblem
 		}
 		switch c := data[i]; {
 		case c == '"':
-			return i, escaped, ""
+			return i, excess, ""
 		case c < 0x20:
-			return i, escaped, "control character in a string"
+			return i, excess, "control character in a string"
 		case c != '\\':
 			continue
 		}
-		escaped = true
 		if i+1 >= len(data) {
-			return len(data), escaped, endProblem
+			return len(data), excess, endProblem
 		}
 		switch data[i+1] {
 		case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+			excess++
 			i += 2
 		case 'u':
+			r := 0
 			for k := i + 2; k < i+6; k++ {
 				if k >= len(data) {
-					return len(data), escaped, endProblem
+					return len(data), excess, endProblem
 				}
-				if hexValue(data[k]) < 0 {
-					return k, escaped, "invalid \\u escape in a string"
+				h := hexValue(data[k])
+				if h < 0 {
+					return k, excess, "invalid \\u escape in a string"
 				}
+				r = r<<4 | h
+			}
+			excess += 5
+			if r >= 0xDC00 && r <= 0xDFFF && high == i {
+				excess++ // both halves are one character
 			}
 			i += 6
+			if r >= 0xD800 && r < 0xDC00 {
+				high = i
+			}
 		default:
-			return i + 1, escaped, "invalid escape in a string"
+			return i + 1, excess, "invalid escape in a string"
 		}
 	}
 }

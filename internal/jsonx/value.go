@@ -29,39 +29,11 @@ func (t Text) Empty() bool { return len(t.Raw) == 0 }
 // Chars counts the Unicode characters (code points) of the decoded text; a surrogate pair in escapes is
 // one, a lone one is one too.
 func (t Text) Chars() int {
-	n := len(t.Raw)
+	n := len(t.Raw) - t.excess
 	if !t.ascii {
 		n -= continuations(t.Raw)
 	}
-	if t.Escaped {
-		n -= escapeExcess(t.Raw)
-	}
 	return n
-}
-
-// escapeExcess is by how many bytes the escapes of valid raw text exceed the characters they mean.
-func escapeExcess(raw []byte) int {
-	excess := 0
-	for i := 0; i < len(raw); {
-		k := bytes.IndexByte(raw[i:], '\\')
-		if k < 0 {
-			break
-		}
-		i += k
-		if raw[i+1] != 'u' {
-			excess++
-			i += 2
-			continue
-		}
-		excess += 5
-		r := hex4(raw[i+2:])
-		i += 6
-		if utf16.IsSurrogate(r) && r < 0xDC00 && lowSurrogate(raw[i:]) {
-			excess += 6
-			i += 6
-		}
-	}
-	return excess
 }
 
 func lowSurrogate(raw []byte) bool {
