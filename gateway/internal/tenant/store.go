@@ -103,15 +103,16 @@ func (s *Store) watch() {
 	notes, closeNotes := s.notify()
 	defer func() { closeNotes() }()
 	for {
+		for s.reload() {
+			closeNotes() // folders may have come and gone
+			notes, closeNotes = s.notify()
+			// Look again: what changed in between nobody told of.
+		}
 		select {
 		case <-s.stop:
 			return
 		case <-ticker.C:
 		case <-notes:
-		}
-		if s.reload() {
-			closeNotes() // folders may have come and gone
-			notes, closeNotes = s.notify()
 		}
 	}
 }
