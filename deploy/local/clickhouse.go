@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"turnout/deploy/internal/process"
 	"turnout/internal/chx"
 	"turnout/internal/config"
 )
@@ -42,7 +43,7 @@ type Options struct {
 
 // Server is a running ClickHouse.
 type Server struct {
-	*process
+	*Process
 	httpPort, nativePort, securePort int
 	password                         config.Secret
 }
@@ -54,7 +55,7 @@ func StartClickHouse(ctx context.Context, o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(free("clickhouse http", o.HTTPPort, o.HTTPFlag), free("clickhouse native", o.NativePort, o.NativeFlag)); err != nil {
+	if err := errors.Join(process.CheckPort("clickhouse http", o.HTTPPort, o.HTTPFlag), process.CheckPort("clickhouse native", o.NativePort, o.NativeFlag)); err != nil {
 		return nil, err
 	}
 	if len(o.Databases) == 0 {
@@ -74,10 +75,10 @@ func StartClickHouse(ctx context.Context, o Options) (*Server, error) {
 	}
 
 	args := append([]string{"clickhouse", "--lib", library, "--"}, layout.arguments(o)...)
-	if s.process, err = spawn("clickhouse", layout.log, args...); err != nil {
+	if s.Process, err = spawn("clickhouse", layout.log, args...); err != nil {
 		return nil, err
 	}
-	err = s.await(ctx, func() (bool, error) {
+	err = s.Await(ctx, func() (bool, error) {
 		ports, err := readPorts(layout.ports)
 		switch {
 		case err == nil:
@@ -90,7 +91,7 @@ func StartClickHouse(ctx context.Context, o Options) (*Server, error) {
 			return false, err
 		}
 		// A failed listener leaves a live process behind.
-		if log := s.log(); strings.HasPrefix(log, "Code: ") || strings.Contains(log, "\nCode: ") {
+		if log := s.Log(); strings.HasPrefix(log, "Code: ") || strings.Contains(log, "\nCode: ") {
 			return false, errors.New("it cannot serve")
 		}
 		return false, nil
@@ -129,7 +130,7 @@ func (s *Server) createDatabase(ctx context.Context, databases []string) error {
 // Config is how Turnout's own processes reach the server.
 func (s *Server) Config() chx.Config {
 	return chx.Config{
-		Addr:     []string{loopback(s.nativePort)},
+		Addr:     []string{process.Loopback(s.nativePort)},
 		HTTP:     "http://" + s.HTTPAddr(),
 		Database: Database,
 		Username: AppUser,
@@ -138,13 +139,13 @@ func (s *Server) Config() chx.Config {
 }
 
 // HTTPAddr is the host:port of the HTTP listener.
-func (s *Server) HTTPAddr() string { return loopback(s.httpPort) }
+func (s *Server) HTTPAddr() string { return process.Loopback(s.httpPort) }
 
 // NativeAddr is the host:port of the native listener.
-func (s *Server) NativeAddr() string { return loopback(s.nativePort) }
+func (s *Server) NativeAddr() string { return process.Loopback(s.nativePort) }
 
 // SecureAddr is the host:port of the native TLS listener, if Options asked for one.
-func (s *Server) SecureAddr() string { return loopback(s.securePort) }
+func (s *Server) SecureAddr() string { return process.Loopback(s.securePort) }
 
 // layout is what stands where in the data directory.
 type layout struct {

@@ -66,18 +66,3 @@ func clickhouseMain(ctx context.Context, args []string) error {
 func errUnsupported(platform string) error {
 	return fmt.Errorf("the embedded ClickHouse runs on linux/amd64 with glibc only, this is %s: point clickhouse.addr at a server, or use `docker compose up`", platform)
 }
-
-// PortError says that a fixed port is taken.
-type PortError struct {
-	Listener string // such as "clickhouse http"
-	Port     int
-	Flag     string // the flag that sets it, if known
-}
-
-func (e *PortError) Error() string {
-	text := fmt.Sprintf("port %d (%s) is in use: stop what listens there", e.Port, e.Listener)
-	if e.Flag != "" {
-		text += " or choose another with --" + e.Flag
-	}
-	return text
-}

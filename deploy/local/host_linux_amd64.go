@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"runtime"
 	"strings"
-	"syscall"
 	"unsafe"
 
 	"github.com/ebitengine/purego"
@@ -23,10 +21,6 @@ func supported() error {
 	}
 	return nil
 }
-
-// ownSession takes the child out of our session and process group: signals from a terminal do not
-// reach it, and SYSTEM SHUTDOWN, which signals the engine's whole group, does not reach us.
-func ownSession(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} }
 
 // chdb is what is used of the library.
 type chdb struct {

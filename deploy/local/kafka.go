@@ -15,6 +15,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kfake"
 
+	"turnout/deploy/internal/process"
 	"turnout/internal/kafkax"
 	"turnout/internal/lifecycle"
 )
@@ -28,14 +29,14 @@ type KafkaOptions struct {
 
 // Kafka is a running embedded broker: one node, topics only where they were created.
 type Kafka struct {
-	*process
+	*Process
 	port int
 }
 
 // StartKafka starts the broker and returns when it answers. It outlives ctx; Stop or Kill ends it, and
 // so does the end of this process.
 func StartKafka(ctx context.Context, o KafkaOptions) (*Kafka, error) {
-	if err := free("kafka", o.Port, o.Flag); err != nil {
+	if err := process.CheckPort("kafka", o.Port, o.Flag); err != nil {
 		return nil, err
 	}
 	dir, err := filepath.Abs(o.Dir)
@@ -50,10 +51,10 @@ func StartKafka(ctx context.Context, o KafkaOptions) (*Kafka, error) {
 		return nil, fmt.Errorf("kafka data directory: %w", err)
 	}
 	k := &Kafka{}
-	if k.process, err = spawn("kafka", filepath.Join(dir, "kafka.log"), "kafka", "--dir", filepath.Join(dir, "data"), "--port", strconv.Itoa(o.Port), "--port-file", portFile); err != nil {
+	if k.Process, err = spawn("kafka", filepath.Join(dir, "kafka.log"), "kafka", "--dir", filepath.Join(dir, "data"), "--port", strconv.Itoa(o.Port), "--port-file", portFile); err != nil {
 		return nil, err
 	}
-	err = k.await(ctx, func() (bool, error) {
+	err = k.Await(ctx, func() (bool, error) {
 		data, err := os.ReadFile(portFile)
 		if errors.Is(err, fs.ErrNotExist) || err == nil && !strings.HasSuffix(string(data), "\n") {
 			return false, nil
@@ -70,7 +71,7 @@ func StartKafka(ctx context.Context, o KafkaOptions) (*Kafka, error) {
 }
 
 // Addr is the broker's host:port.
-func (k *Kafka) Addr() string { return loopback(k.port) }
+func (k *Kafka) Addr() string { return process.Loopback(k.port) }
 
 // Port is the broker's port.
 func (k *Kafka) Port() int { return k.port }

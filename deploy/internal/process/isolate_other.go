@@ -1,0 +1,10 @@
+//go:build !linux
+
+package process
+
+import (
+	"os/exec"
+	"syscall"
+)
+
+func isolate(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} }
