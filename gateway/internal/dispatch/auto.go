@@ -1,0 +1,144 @@
+package dispatch
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"turnout/gateway/catalog"
+	"turnout/gateway/internal/state"
+	"turnout/gateway/llm"
+	"turnout/gateway/routing"
+)
+
+// largePrompt is the estimate above which the smallest model of a family is not considered for auto.
+const largePrompt = 10_000
+
+// chooseModel answers the model auto (routing.md 10): of the models that can serve the request the
+// cheapest by list price, then the usual choice inside it. A session stays with its model.
+func (r *run) chooseModel(now time.Time) *llm.APIError {
+	models := r.autoModels(now)
+	plans := r.d.plansOf(r.view)
+	if r.session != "" {
+		key := state.PinKey(r.access.Organization.ID, "auto", r.session)
+		if place, ok := r.d.state.Place(key); ok {
+			// Stable: the pinned model goes first and wins if it can serve.
+			slices.SortStableFunc(models, func(a, b *catalog.Model) int {
+				return -cmp.Compare(b2i(a.ID == place.Model), b2i(b.ID == place.Model))
+			})
+			models = r.pinned(models, place, now)
+		}
+	}
+	best, least := -1, math.Inf(1)
+	r.options = r.options[:0]
+	for i, m := range models {
+		r.prepare(plans.get(r.access.Project, m), now)
+		routing.Decide(&r.in, &r.first)
+		if r.first.Selected < 0 {
+			continue
+		}
+		r.eligible(&r.first)
+		for j := range r.first.Scores {
+			price := r.in.Candidates[r.first.Scores[j].Candidate].Schedule.At(r.in.Request.PromptTokens, "")
+			if list := (float64(price.Input) + float64(price.Output)) / 2; list < least {
+				best, least = i, list
+			}
+		}
+	}
+	if best < 0 {
+		if len(models) == 0 {
+			r.plan = nil
+			return &llm.APIError{Status: 400, Type: "invalid_request_error", Code: routing.ErrNoProvider, Param: "model",
+				Message: "the catalogue has none of the models that auto chooses from, or none that fits free_models_only, reasoning_effort and no_reasoning; name a model that GET /v1/models lists"}
+		}
+		return nil // the last decision says why
+	}
+	r.prepare(plans.get(r.access.Project, models[best]), now)
+	routing.Decide(&r.in, &r.first)
+	return nil
+}
+
+// pinned narrows the models to the one a session is pinned to, if that can serve this request.
+func (r *run) pinned(models []*catalog.Model, place state.Place, now time.Time) []*catalog.Model {
+	if len(models) == 0 || models[0].ID != place.Model {
+		return models
+	}
+	r.prepare(r.d.plansOf(r.view).get(r.access.Project, models[0]), now)
+	routing.Decide(&r.in, &r.first)
+	if r.first.Selected < 0 {
+		return models
+	}
+	return models[:1]
+}
+
+// autoModels are the models that auto considers for this request.
+func (r *run) autoModels(now time.Time) []*catalog.Model {
+	org, f := r.access.Organization.ID, r.facts
+	var out []*catalog.Model
+	switch {
+	case f.FreeModelsOnly:
+		out = r.every(now, func(m *catalog.Model) bool { return m.Free })
+	case f.Audio || f.Documents:
+		out = r.every(now, func(*catalog.Model) bool { return true })
+	default:
+		for _, id := range r.d.cfg.AutoModels {
+			if m, ok := r.view.Catalog.Model(id); ok && m.VisibleTo(org) {
+				out = append(out, m)
+			}
+		}
+		if f.PromptTokens() > largePrompt {
+			out = withoutSmallest(out)
+		}
+	}
+	if f.ReasoningEffort != "" && f.ReasoningEffort != "none" {
+		out = slices.DeleteFunc(out, func(m *catalog.Model) bool { return !reasons(m) })
+	}
+	return out
+}
+
+func (r *run) every(now time.Time, fits func(*catalog.Model) bool) []*catalog.Model {
+	var out []*catalog.Model
+	for _, m := range r.view.Catalog.Models() {
+		text := len(m.Output) == 0 || slices.Contains(m.Output, "text")
+		if text && fits(m) && slices.ContainsFunc(m.Candidates, func(c catalog.Candidate) bool {
+			return c.VisibleTo(r.access.Organization.ID) && c.Live(now)
+		}) {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+func reasons(m *catalog.Model) bool {
+	return slices.ContainsFunc(m.Candidates, func(c catalog.Candidate) bool { return slices.Contains(c.Mapping.Capabilities, "reasoning") })
+}
+
+// withoutSmallest drops the cheapest model of each family that has more than one here.
+func withoutSmallest(models []*catalog.Model) []*catalog.Model {
+	list := func(m *catalog.Model) float64 {
+		least := math.Inf(1)
+		for i := range m.Candidates {
+			p := &m.Candidates[i].Price
+			least = min(least, float64(p.Input)+float64(p.Output))
+		}
+		return least
+	}
+	smallest, members := map[string]*catalog.Model{}, map[string]int{}
+	for _, m := range models {
+		members[m.Family]++
+		if s := smallest[m.Family]; s == nil || list(m) < list(s) {
+			smallest[m.Family] = m
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(models), func(m *catalog.Model) bool {
+		return m.Family != "" && members[m.Family] > 1 && smallest[m.Family] == m
+	})
+}
+
+func b2i(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,281 @@
+package dispatch
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"turnout/gateway/catalog"
+	"turnout/gateway/internal/poll"
+	"turnout/gateway/internal/provider"
+	"turnout/gateway/internal/state"
+	"turnout/gateway/internal/tenant"
+	"turnout/gateway/pricing"
+	"turnout/gateway/routing"
+	"turnout/schemas/resource"
+	"turnout/schemas/snapshot"
+)
+
+// plans holds what is derived from one tenant view, made when it is first needed. A new view brings
+// new plans; requests under way keep theirs.
+type plans struct {
+	view *tenant.View
+	d    *Dispatcher
+
+	mu      sync.RWMutex
+	byModel map[planKey]*plan
+	targets map[string]*provider.Target
+}
+
+type planKey struct {
+	project string
+	model   *catalog.Model
+}
+
+// plan is one model as one project sees it: everything about its candidates that no request changes.
+type plan struct {
+	project  *tenant.Project
+	model    *catalog.Model
+	mode     routing.Mode
+	workload routing.Workload
+	template []routing.Candidate
+	legs     []leg
+	watch    *poll.Watch
+}
+
+// leg is a candidate as it is called. legs[i] belongs to template[i].
+type leg struct {
+	candidate *catalog.Candidate
+	target    *provider.Target
+	schedule  *pricing.Schedule
+	timeouts  resource.Timeouts
+	reasons   bool // it says that it reasons
+	keys      []legKey
+	health    []*state.Key // of keys, by index
+}
+
+type legKey struct {
+	credential tenant.Credential
+	kind       routing.Credentials
+	hash       string // 7 hex digits, as clients and events see it
+	label      string
+}
+
+func (d *Dispatcher) plansOf(view *tenant.View) *plans {
+	if p := d.plans.Load(); p != nil && p.view == view {
+		return p
+	}
+	p := &plans{view: view, d: d, byModel: map[planKey]*plan{}, targets: map[string]*provider.Target{}}
+	d.plans.Store(p)
+	return p
+}
+
+func (p *plans) get(project *tenant.Project, model *catalog.Model) *plan {
+	key := planKey{project.ID, model}
+	p.mu.RLock()
+	found := p.byModel[key]
+	p.mu.RUnlock()
+	if found != nil {
+		return found
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if found = p.byModel[key]; found == nil {
+		found = p.build(project, model)
+		p.byModel[key] = found
+	}
+	return found
+}
+
+func (p *plans) build(project *tenant.Project, model *catalog.Model) *plan {
+	out := &plan{project: project, model: model, mode: modeOf(project.Mode), workload: workloadOf(project.Organization.Workload)}
+	var keys []snapshot.Key
+	for i := range model.Candidates {
+		c := &model.Candidates[i]
+		if !c.VisibleTo(project.Organization.ID) || p.d.adapters[c.Provider.Protocol] == nil {
+			continue
+		}
+		l := leg{
+			candidate: c, target: p.target(c.Provider), timeouts: overlay(c.Provider.Timeouts, c.Mapping.Timeouts),
+			reasons: slices.Contains(c.Mapping.Capabilities, resource.CapReasoning),
+			schedule: &pricing.Schedule{
+				Price: c.Price, Tiers: c.PriceTiers, ServiceTiers: c.Mapping.ServiceTiers,
+				Discount: discount(project.Organization.Discounts, c.Provider.ID, model.ID),
+			},
+		}
+		t := routing.Candidate{
+			Provider: c.Provider.ID, Region: c.Region, Model: model.ID,
+			Schedule: l.schedule, Context: c.Context, MaxOutput: c.MaxOutput, ImageTokens: c.Mapping.ImageTokens,
+			Capabilities: capabilities(c.Mapping.Capabilities), Efforts: efforts(c.Mapping.ReasoningEfforts),
+			Priority: c.Priority, Deprecated: c.Status == resource.StatusDeprecated,
+			Unstable: c.Stability == resource.StabilityUnstable || c.Stability == resource.StabilityExperimental,
+			Custom:   c.Organization != "",
+		}
+		p.addKeys(&l, &t, project)
+		out.legs = append(out.legs, l)
+		out.template = append(out.template, t)
+		keys = append(keys, snapshot.Key{Provider: c.Provider.ID, Model: model.ID, Region: c.Region, Class: snapshot.ClassText, Organization: c.Organization})
+	}
+	out.watch = p.d.metrics.Watch(keys, project.Routing.History, project.Routing.Thresholds.UptimeMinAttempts)
+	return out
+}
+
+// addKeys gives the leg the credentials that may be used there, and the template what follows from them.
+func (p *plans) addKeys(l *leg, t *routing.Candidate, project *tenant.Project) {
+	c := l.candidate
+	add := func(credentials []tenant.Credential, kind routing.Credentials) {
+		for _, cred := range credentials {
+			if len(cred.Models) > 0 && !slices.Contains(cred.Models, c.Model.ID) {
+				continue
+			}
+			if cred.Region != "" && cred.Region != c.Region {
+				if t.LockRegion == "" {
+					t.LockRegion = cred.Region
+				}
+				continue
+			}
+			hash := p.d.state.SecretHash(cred.Secret.Reveal())
+			l.keys = append(l.keys, legKey{credential: cred, kind: kind, hash: hash[:7], label: label(cred)})
+			l.health = append(l.health, p.d.state.Keys().Get(
+				state.KeyID{Provider: c.Provider.ID, Region: c.Region, Secret: hash}, c.Provider.Cooldown.Base, c.Provider.Cooldown.Max))
+			t.Credentials |= kind
+		}
+	}
+	mode := modeOf(project.Mode)
+	if mode != routing.ModeBYOK {
+		add(p.view.Platform(c.Provider.ID), routing.Platform)
+	}
+	if mode != routing.ModePlatform {
+		add(p.view.BYOK(project.Organization.ID, c.Provider.ID), routing.BYOK)
+	}
+	if len(l.keys) > 0 {
+		t.LockRegion = "" // some key may be used here
+	} else if t.LockRegion != "" {
+		t.Credentials = routing.Platform | routing.BYOK // there are keys, for another region
+	}
+}
+
+func (p *plans) target(pr *resource.Provider) *provider.Target {
+	if t := p.targets[pr.ID]; t != nil {
+		return t
+	}
+	t := &provider.Target{
+		Provider: pr.ID, BaseURL: p.view.BaseURL(pr.ID), HTTP2: pr.HTTP == 2, AllowPrivate: pr.AllowPrivate,
+		Trace: pr.Trace, NoStreamUsage: pr.StreamUsage != nil && !*pr.StreamUsage,
+	}
+	p.targets[pr.ID] = t
+	return t
+}
+
+// label is how a tenant recognises its key: by name, else by the token with its middle left out.
+func label(c tenant.Credential) string {
+	if !c.BYOK {
+		return ""
+	}
+	if c.Name != "" {
+		return c.Name
+	}
+	secret := c.Secret.Reveal()
+	if len(secret) < 16 {
+		return "..."
+	}
+	return secret[:4] + "..." + secret[len(secret)-4:]
+}
+
+// discount is the percentage of the most specific discount that fits.
+func discount(ds []resource.Discount, provider, model string) float64 {
+	best, rank := 0.0, -1
+	for _, d := range ds {
+		if d.Provider != "" && d.Provider != provider || d.Model != "" && d.Model != model {
+			continue
+		}
+		r := 0
+		if d.Model != "" {
+			r++
+		}
+		if d.Provider != "" {
+			r += 2
+		}
+		if r > rank {
+			best, rank = d.Percent, r
+		}
+	}
+	return best
+}
+
+func overlay(base, over resource.Timeouts) resource.Timeouts {
+	pick := func(b, o time.Duration) time.Duration {
+		if o > 0 {
+			return o
+		}
+		return b
+	}
+	return resource.Timeouts{
+		Connect: pick(base.Connect, over.Connect), FirstByte: pick(base.FirstByte, over.FirstByte),
+		FirstOutput: pick(base.FirstOutput, over.FirstOutput), Idle: pick(base.Idle, over.Idle),
+		Plain: pick(base.Plain, over.Plain), Stream: pick(base.Stream, over.Stream),
+	}
+}
+
+func modeOf(mode string) routing.Mode {
+	switch mode {
+	case resource.ModeBYOK:
+		return routing.ModeBYOK
+	case resource.ModeHybrid:
+		return routing.ModeHybrid
+	}
+	return routing.ModePlatform
+}
+
+func workloadOf(w string) routing.Workload {
+	switch w {
+	case "coding":
+		return routing.WorkloadCoding
+	case "chat":
+		return routing.WorkloadChat
+	}
+	return routing.WorkloadAPI
+}
+
+func strategyOf(s string) routing.Strategy {
+	switch s {
+	case "price":
+		return routing.StrategyPrice
+	case "throughput":
+		return routing.StrategyThroughput
+	case "latency":
+		return routing.StrategyLatency
+	}
+	return routing.StrategyAuto
+}
+
+var capabilityBits = map[string]routing.Capability{
+	resource.CapVision: routing.Vision, resource.CapAudio: routing.Audio, resource.CapDocuments: routing.Documents,
+	resource.CapTools: routing.Tools, resource.CapToolChoice: routing.ToolChoice, resource.CapJSONObject: routing.JSONObject,
+	resource.CapJSONSchema: routing.JSONSchema, resource.CapReasoning: routing.Reasoning, resource.CapN: routing.N,
+	resource.CapWebSearch: routing.WebSearch, resource.CapAssistantPrefill: routing.AssistantPrefill, resource.CapSafeguards: routing.Safeguards,
+}
+
+func capabilities(words []string) routing.Capability {
+	if words == nil {
+		return routing.EveryCapability
+	}
+	var c routing.Capability
+	for _, w := range words {
+		c |= capabilityBits[w]
+	}
+	return c
+}
+
+var effortBits = map[string]routing.Effort{
+	"none": routing.EffortNone, "minimal": routing.EffortMinimal, "low": routing.EffortLow, "medium": routing.EffortMedium,
+	"high": routing.EffortHigh, "xhigh": routing.EffortXHigh, "max": routing.EffortMax,
+}
+
+func efforts(words []string) routing.Effort {
+	var e routing.Effort
+	for _, w := range words {
+		e |= effortBits[w]
+	}
+	return e
+}

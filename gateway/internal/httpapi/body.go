@@ -1,0 +1,136 @@
+package httpapi
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+
+	"turnout/gateway/llm"
+)
+
+// readBody reads the whole body, inflated, before anything goes upstream: a proxy that calls while it
+// still reads loses the ends of streams. The bytes are not shared with anything.
+func (a *API) readBody(w http.ResponseWriter, r *http.Request) ([]byte, *llm.APIError) {
+	if t := r.Header.Get("Content-Type"); t != "application/json" {
+		if media, _, err := mime.ParseMediaType(t); err != nil || media != "application/json" {
+			return nil, invalid(http.StatusUnsupportedMediaType, "unsupported_media_type",
+				fmt.Sprintf("Content-Type is %q; send the body as application/json", cut(t, 64)))
+		}
+	}
+	encoding := strings.ToLower(strings.TrimSpace(r.Header.Get("Content-Encoding")))
+	if encoding != "" && encoding != "identity" && encoding != "gzip" && encoding != "zstd" {
+		return nil, invalid(http.StatusUnsupportedMediaType, "unsupported_media_type",
+			fmt.Sprintf("Content-Encoding is %q; send gzip, zstd or nothing", cut(encoding, 64)))
+	}
+	if r.ContentLength > a.cfg.MaxBodyBytes {
+		return nil, a.tooLarge()
+	}
+	if len(r.TransferEncoding) > 0 {
+		// net/http hides a Content-Length beside it, by which requests are smuggled: such connections end.
+		w.Header().Set("Connection", "close")
+	}
+	raw, err := a.readAll(w, r)
+	if err != nil {
+		return nil, a.readError(err)
+	}
+	switch encoding {
+	case "gzip":
+		z, err := gzip.NewReader(bytes.NewReader(raw))
+		if err != nil {
+			return nil, badEncoding("gzip", err)
+		}
+		return a.inflate("gzip", z)
+	case "zstd":
+		z, err := zstd.NewReader(bytes.NewReader(raw), zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(uint64(max(a.cfg.MaxBodyBytes, 1<<20))))
+		if err != nil {
+			return nil, badEncoding("zstd", err)
+		}
+		defer z.Close()
+		return a.inflate("zstd", z)
+	}
+	return raw, nil
+}
+
+var errTooLarge = errors.New("body too large")
+
+func (a *API) readAll(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	rc := http.NewResponseController(w)
+	size := r.ContentLength
+	if size < 0 {
+		size = 4 << 10
+	}
+	// Room for what was promised, but no more than has come: a promise costs nothing.
+	buf := make([]byte, 0, min(size+1, 256<<10))
+	for {
+		if err := rc.SetReadDeadline(time.Now().Add(bodySilence)); err != nil {
+			return nil, err
+		}
+		if len(buf) == cap(buf) {
+			buf = append(buf, 0)[:len(buf)]
+		}
+		n, err := r.Body.Read(buf[len(buf):cap(buf)])
+		buf = buf[:len(buf)+n]
+		if int64(len(buf)) > a.cfg.MaxBodyBytes {
+			return nil, errTooLarge
+		}
+		if err == io.EOF {
+			// net/http goes on reading to learn that the client has left; that must not run out.
+			return buf, rc.SetReadDeadline(time.Time{})
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (a *API) inflate(encoding string, z io.Reader) ([]byte, *llm.APIError) {
+	var out bytes.Buffer
+	n, err := io.Copy(&out, io.LimitReader(z, a.cfg.MaxBodyBytes+1))
+	if err != nil {
+		return nil, badEncoding(encoding, err)
+	}
+	if n > a.cfg.MaxBodyBytes {
+		return nil, a.tooLarge()
+	}
+	return out.Bytes(), nil
+}
+
+func (a *API) readError(err error) *llm.APIError {
+	switch {
+	case errors.Is(err, errTooLarge):
+		return a.tooLarge()
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return &llm.APIError{Status: http.StatusRequestTimeout, Type: "timeout_error", Code: "timeout",
+			Message: "no byte of the request's body came for 60 s; send it again, or look at the network in between"}
+	}
+	return invalid(http.StatusBadRequest, "invalid_json", "the request's body ended before it was complete; send it again")
+}
+
+func (a *API) tooLarge() *llm.APIError {
+	return invalid(http.StatusRequestEntityTooLarge, "body_too_large",
+		fmt.Sprintf("the request's body is larger than %d bytes; send less, or smaller images", a.cfg.MaxBodyBytes))
+}
+
+func badEncoding(encoding string, err error) *llm.APIError {
+	return invalid(http.StatusBadRequest, "invalid_json", fmt.Sprintf("the request's body is no valid %s: %v", encoding, err))
+}
+
+func invalid(status int, code, message string) *llm.APIError {
+	return &llm.APIError{Status: status, Type: "invalid_request_error", Code: code, Message: message}
+}
+
+func cut(s string, n int) string {
+	if len(s) > n {
+		return s[:n] + "..."
+	}
+	return s
+}

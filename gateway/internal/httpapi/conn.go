@@ -1,0 +1,57 @@
+package httpapi
+
+import (
+	"errors"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"sync/atomic"
+)
+
+const slowHeaderBody = `{"error":{"message":"the request's header did not arrive within 10 s; send it again, or look at the network in between","type":"timeout_error","param":null,"code":"timeout"}}`
+
+var slowHeader = []byte("HTTP/1.1 408 Request Timeout\r\nContent-Type: application/json\r\nContent-Length: " +
+	strconv.Itoa(len(slowHeaderBody)) + "\r\nConnection: close\r\n\r\n" + slowHeaderBody)
+
+type listener struct{ net.Listener }
+
+func (l listener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &conn{Conn: c}, nil
+}
+
+// conn answers a header that came too slowly. net/http reports its phase through noteState.
+type conn struct {
+	net.Conn
+	serving atomic.Bool // a header was read and its answer is not complete
+	begun   atomic.Bool // bytes came since the last answer
+}
+
+func (c *conn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if n > 0 && !c.begun.Load() {
+		c.begun.Store(true)
+	}
+	if err != nil && errors.Is(err, os.ErrDeadlineExceeded) && c.begun.Load() && !c.serving.Load() {
+		_, _ = c.Conn.Write(slowHeader)
+	}
+	return n, err
+}
+
+func noteState(nc net.Conn, s http.ConnState) {
+	c, ok := nc.(*conn)
+	if !ok {
+		return
+	}
+	switch s {
+	case http.StateActive:
+		c.serving.Store(true)
+	case http.StateIdle:
+		c.begun.Store(false)
+		c.serving.Store(false)
+	}
+}

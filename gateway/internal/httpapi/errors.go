@@ -1,0 +1,58 @@
+package httpapi
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"turnout/gateway/llm"
+)
+
+const typeJSON = "application/json"
+
+// fail is where every error of a handler becomes an answer. Those of ours are *llm.APIError; the rest
+// is Echo's about routes, or a mistake of ours.
+func (a *API) fail(err error, c echo.Context) {
+	if c.Response().Committed {
+		return
+	}
+	e := a.mapped(err, c)
+	writeError(c.Response(), e, nil)
+}
+
+func (a *API) mapped(err error, c echo.Context) *llm.APIError {
+	if e := (*llm.APIError)(nil); errors.As(err, &e) {
+		return e
+	}
+	r := c.Request()
+	if he := (*echo.HTTPError)(nil); errors.As(err, &he) {
+		switch he.Code {
+		case http.StatusNotFound:
+			return invalid(http.StatusNotFound, "not_found",
+				fmt.Sprintf("there is no %s here; see GET /v1/models and POST /v1/chat/completions", cut(r.URL.Path, 128)))
+		case http.StatusMethodNotAllowed:
+			return invalid(http.StatusMethodNotAllowed, "method_not_allowed",
+				fmt.Sprintf("%s does not take %s; it takes %s", cut(r.URL.Path, 128), cut(r.Method, 16), c.Response().Header().Get(echo.HeaderAllow)))
+		}
+	}
+	a.cfg.Log.Error("request failed", "path", c.Path(), "error", err)
+	return &llm.APIError{Status: http.StatusInternalServerError, Type: "api_error", Code: "internal_error",
+		Message: "the gateway made a mistake; its log says more under this request's id"}
+}
+
+func writeError(w http.ResponseWriter, e *llm.APIError, extra []byte) {
+	body := e.AppendOpenAI(make([]byte, 0, 512+len(extra)), extra)
+	h := w.Header()
+	h.Set("Content-Type", typeJSON)
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	if e.RetryAfter > 0 {
+		seconds := int64((e.RetryAfter + time.Second - 1) / time.Second)
+		h.Set("Retry-After", strconv.FormatInt(seconds, 10))
+	}
+	w.WriteHeader(e.Status)
+	_, _ = w.Write(body)
+}

@@ -1,0 +1,158 @@
+package httpapi
+
+import (
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"turnout/gateway/llm"
+)
+
+// writePiece is how much is written under one deadline: a slow client is one that takes nothing of
+// it, not one that takes long for all.
+const writePiece = 256 << 10
+
+var heartbeat = []byte(": waiting for the provider\n\n")
+
+// reply writes one chat answer. The heartbeat is the only other goroutine that touches it; mu is
+// between the two.
+type reply struct {
+	w     *echo.Response
+	rc    *http.ResponseController
+	after time.Duration
+	every time.Duration
+	began time.Time
+
+	mu        sync.Mutex
+	committed bool // as a stream
+	quiet     bool // no more heartbeats
+	beat      *time.Timer
+}
+
+func newReply(w *echo.Response, after, every time.Duration, began time.Time) *reply {
+	return &reply{w: w, rc: http.NewResponseController(w.Writer), after: after, every: every, began: began}
+}
+
+func (r *reply) Route(provider, model string, attempts int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.committed {
+		return
+	}
+	h := r.w.Header()
+	h["X-Turnout-Provider"] = []string{provider}
+	h["X-Turnout-Model"] = []string{model}
+	h["X-Turnout-Attempts"] = []string{strconv.Itoa(attempts)}
+}
+
+func (r *reply) Streaming() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.beat = time.AfterFunc(max(r.after-time.Since(r.began), 0), r.pulse)
+}
+
+func (r *reply) pulse() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.quiet {
+		return
+	}
+	r.commit()
+	// A client that is gone or stuck is noticed by the request's context or by the next write.
+	if r.write(heartbeat) == nil && r.rc.Flush() == nil {
+		r.beat.Reset(r.every)
+	}
+}
+
+// end stops the heartbeat; when it returns none is being written and none will be.
+func (r *reply) end() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.hush()
+}
+
+func (r *reply) hush() {
+	r.quiet = true
+	if r.beat != nil {
+		r.beat.Stop()
+	}
+}
+
+func (r *reply) commit() {
+	if r.committed {
+		return
+	}
+	r.committed = true
+	h := r.w.Header()
+	h["Content-Type"] = []string{"text/event-stream"}
+	h["Cache-Control"] = []string{"no-cache"}
+	h["X-Accel-Buffering"] = []string{"no"}
+	r.w.WriteHeader(http.StatusOK)
+}
+
+func (r *reply) Plain(parts ...[]byte) error {
+	size := 0
+	for _, p := range parts {
+		size += len(p)
+	}
+	h := r.w.Header()
+	h["Content-Type"] = []string{typeJSON}
+	h["Content-Length"] = []string{strconv.Itoa(size)}
+	r.w.WriteHeader(http.StatusOK)
+	for _, p := range parts {
+		if err := r.write(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *reply) Event(more bool, parts ...[]byte) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.hush()
+	r.commit()
+	// net/http gathers the parts and the flush below writes them at once, up to its buffer of 4 KB.
+	for _, p := range parts {
+		if err := r.write(p); err != nil {
+			return err
+		}
+	}
+	if more {
+		return nil
+	}
+	return r.rc.Flush()
+}
+
+func (r *reply) Fail(e *llm.APIError, extra []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.hush()
+	if !r.committed {
+		_ = r.rc.SetWriteDeadline(time.Now().Add(clientSilence))
+		writeError(r.w, e, extra)
+		return
+	}
+	event := append(make([]byte, 0, 512+len(extra)), "data: "...)
+	event = append(e.AppendOpenAI(event, extra), "\n\n"...)
+	if r.write(event) == nil {
+		_ = r.rc.Flush()
+	}
+}
+
+func (r *reply) write(p []byte) error {
+	for len(p) > 0 {
+		n := min(len(p), writePiece)
+		if err := r.rc.SetWriteDeadline(time.Now().Add(clientSilence)); err != nil {
+			return err
+		}
+		if _, err := r.w.Write(p[:n]); err != nil {
+			return err
+		}
+		p = p[n:]
+	}
+	return nil
+}

@@ -1,0 +1,131 @@
+// Package httpapi is the gateway's HTTP surface: routes, reading requests, writing answers and errors
+// in the clients' dialects. It is the only package that knows Echo.
+package httpapi
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"turnout/gateway/internal/dispatch"
+	"turnout/gateway/internal/tenant"
+	"turnout/gateway/llm"
+)
+
+// Limits of the surface that are no settings (api.md).
+const (
+	headerTimeout = 10 * time.Second
+	bodySilence   = 60 * time.Second // a body without a byte for so long: 408
+	clientSilence = 60 * time.Second // a client that takes nothing for so long is gone
+	idleTimeout   = 3 * time.Minute
+	maxHeader     = 64 << 10
+)
+
+// Dispatcher serves requests.
+type Dispatcher interface {
+	// Serve answers req through reply; it blocks until the request has ended and returns at once
+	// after ctx was canceled. It may be called concurrently.
+	Serve(ctx context.Context, req *dispatch.Request, reply dispatch.Reply)
+	// Access finds what a token opens, or the refusal.
+	Access(token string) (*tenant.View, *tenant.Access, *llm.APIError)
+}
+
+// Config of the surface.
+type Config struct {
+	MaxBodyBytes   int64
+	MaxInFlight    int
+	HeartbeatAfter time.Duration
+	HeartbeatEvery time.Duration
+	Version        string
+	Log            *slog.Logger
+	// Ready returns why the node is not ready, or nothing; it must not block.
+	Ready func() []string
+	// Notes returns what is worth knowing although the node is ready; it must not block.
+	Notes func() map[string]any
+	// Observe is told of each answered request; it must not block.
+	Observe func(route string, status int, d time.Duration)
+}
+
+// API is the surface that clients speak to.
+type API struct {
+	cfg      Config
+	dispatch Dispatcher
+	inFlight atomic.Int64
+}
+
+// New returns the surface as a server; Serve it on a listener of Listen's.
+func New(cfg Config, d Dispatcher) (*API, *http.Server) {
+	a := &API{cfg: cfg, dispatch: d}
+	e := newEcho(cfg.Log)
+	e.HTTPErrorHandler = a.fail
+	e.POST("/v1/chat/completions", a.chat)
+	e.GET("/v1/models", a.models)
+	e.GET("/v1/models/*", a.model)
+	e.GET("/healthz", a.health)
+	e.GET("/readyz", a.ready)
+	e.GET("/", a.root)
+	e.HEAD("/", a.root)
+	return a, newServer(e, cfg.Log)
+}
+
+// InFlight is how many requests are being served.
+func (a *API) InFlight() int64 { return a.inFlight.Load() }
+
+func newEcho(log *slog.Logger) *echo.Echo {
+	e := echo.New()
+	e.HideBanner, e.HidePort = true, true
+	e.StdLogger = slog.NewLogLogger(log.Handler(), slog.LevelWarn)
+	e.Logger.SetOutput(discard{})
+	return e
+}
+
+type discard struct{}
+
+func (discard) Write(p []byte) (int, error) { return len(p), nil }
+
+func newServer(h http.Handler, log *slog.Logger) *http.Server {
+	return &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: headerTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeader,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		ConnState:         noteState,
+	}
+}
+
+func (a *API) root(c echo.Context) error {
+	return c.JSON(http.StatusOK, map[string]string{"name": "turnout", "version": a.cfg.Version})
+}
+
+func (a *API) health(c echo.Context) error {
+	return c.JSON(http.StatusOK, map[string]string{"status": "ok"})
+}
+
+func (a *API) ready(c echo.Context) error {
+	body := map[string]any{"status": "ready"}
+	for k, v := range a.cfg.Notes() {
+		body[k] = v
+	}
+	why := a.cfg.Ready()
+	if len(why) == 0 {
+		return c.JSON(http.StatusOK, body)
+	}
+	body["status"], body["reasons"] = "not ready", why
+	return c.JSON(http.StatusServiceUnavailable, body)
+}
+
+// Listen opens the address that New's server is to serve. A client that is too slow with its headers
+// is answered 408 there, which net/http would leave out.
+func Listen(ctx context.Context, address string) (net.Listener, error) {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	return listener{l}, nil
+}
