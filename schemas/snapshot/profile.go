@@ -33,14 +33,14 @@ func (p Profile) Validate() error {
 	return nil
 }
 
-// Tier returns the tier of an age. ok is false beyond the window.
+// Tier returns the tier of an age. ok is false beyond the window. A tier of no minutes is empty.
 func (p Profile) Tier(age time.Duration) (tier int, ok bool) {
 	switch {
 	case age > time.Duration(p.WindowMinutes)*time.Minute:
 		return 0, false
-	case age <= time.Duration(p.Tier1Minutes)*time.Minute:
+	case p.Tier1Minutes > 0 && age <= time.Duration(p.Tier1Minutes)*time.Minute:
 		return Tier1, true
-	case age <= time.Duration(p.Tier2Minutes)*time.Minute:
+	case p.Tier2Minutes > 0 && age <= time.Duration(p.Tier2Minutes)*time.Minute:
 		return Tier2, true
 	}
 	return Tier3, true

@@ -1,0 +1,284 @@
+// Package consume reads partitions: where to begin, whether the log is the one that was read before,
+// and records into events. It stops a partition rather than pass over a lost range (pipeline.md 10).
+package consume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"turnout/internal/chx"
+	"turnout/internal/kafkax"
+	"turnout/processor/internal/deadletter"
+	"turnout/processor/internal/partition"
+	"turnout/processor/internal/sink"
+	"turnout/schemas/attempt"
+	"turnout/schemas/topic"
+)
+
+// fetchLimit bounds the records of a chunk.
+const fetchLimit = 4096
+
+// Sink takes chunks in order; see sink.Sink.
+type Sink interface {
+	Submit(ctx context.Context, c *sink.Chunk) error
+}
+
+// Worker reads partitions of the attempts topic. Run may be called for several partitions at once.
+type Worker struct {
+	Kafka      *kafkax.Client
+	ClickHouse *chx.Conn
+	Sink       Sink
+	Log        *slog.Logger
+	Status     *Status
+	Generation uint32
+	AcceptGap  map[int]int64 // partition -> offset to go on from
+	// Begin is where a partition without progress begins; nil: at the beginning of its log.
+	Begin map[int]int64
+	// Until ends a partition before this offset; nil: never.
+	Until map[int]int64
+}
+
+// Run reads one partition until ctx ends. Whatever goes wrong, it stays: returning would end the
+// generation of the whole consumer group. Only where Until is set it returns when that is reached.
+func (w *Worker) Run(ctx context.Context, p int) {
+	w.Status.begin(p)
+	defer w.Status.end(p)
+	for {
+		next, err := w.resume(ctx, p)
+		if err == nil {
+			err = w.read(ctx, p, next)
+		}
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		if gap := (*Gap)(nil); errors.As(err, &gap) {
+			w.Status.stop(p, gap)
+			w.Log.Error("partition stopped: records are missing", "partition", p, "error", gap)
+		} else {
+			w.Log.Error("partition stopped", "partition", p, "error", err)
+		}
+		<-ctx.Done()
+	}
+}
+
+// resume returns the offset to go on from. It tries on until ctx ends; another error is a *Gap.
+func (w *Worker) resume(ctx context.Context, p int) (int64, error) {
+	var stored sink.Progress
+	var known bool
+	var first, next int64
+	err := sink.Retry(ctx, w.Log, fmt.Sprintf("finding where partition %d goes on", p), func(ctx context.Context) (err error) {
+		if stored, known, err = sink.ReadProgress(ctx, w.ClickHouse, w.Generation, p); err != nil {
+			return err
+		}
+		first, next, err = w.Kafka.Bounds(ctx, topic.Attempts, p)
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	if !known {
+		begin := first
+		if at, ok := w.Begin[p]; ok {
+			begin = max(begin, at)
+		}
+		w.Log.Info("partition begins", "partition", p, "offset", begin, "log_end", next)
+		return begin, nil
+	}
+	wanted := stored.Offset + 1
+	gap := &Gap{Partition: p, Progress: stored.Offset, First: first, Next: next}
+	switch {
+	case next < wanted:
+		gap.Cause = LogEndsBefore
+		return 0, gap // nothing can be accepted here: new records would bear offsets that were counted
+	case first > wanted:
+		gap.Cause, gap.Missing = Expired, [2]int64{wanted, first - 1}
+	case first == wanted:
+		// The record itself has expired, and nothing after it.
+	default:
+		same, err := w.sameRecord(ctx, p, stored)
+		if err != nil {
+			return 0, err
+		}
+		if !same {
+			gap.Cause = OtherLog
+		}
+	}
+	if gap.Cause != "" {
+		at, accepted := w.AcceptGap[p]
+		if !accepted || at < wanted || at < first || at > next {
+			return 0, gap
+		}
+		if err := w.recordGap(ctx, gap, wanted, at); err != nil {
+			return 0, err
+		}
+		wanted = at
+	}
+	w.Log.Info("partition goes on", "partition", p, "offset", wanted, "log_end", next)
+	return wanted, nil
+}
+
+// sameRecord compares the record at the stored offset with what was stored of it.
+func (w *Worker) sameRecord(ctx context.Context, p int, stored sink.Progress) (same bool, err error) {
+	err = sink.Retry(ctx, w.Log, fmt.Sprintf("comparing the last record of partition %d", p), func(ctx context.Context) error {
+		fetcher := w.Kafka.NewFetcher(topic.Attempts, p, stored.Offset)
+		defer fetcher.Close()
+		for {
+			records, err := fetcher.Fetch(ctx, 1)
+			if err != nil {
+				return err
+			}
+			if len(records) > 0 {
+				same = records[0].Offset == stored.Offset && sink.Hash(records[0].Value) == stored.Hash
+				return nil
+			}
+		}
+	})
+	return same, err
+}
+
+func (w *Worker) recordGap(ctx context.Context, gap *Gap, first, at int64) error {
+	w.Log.Warn("going on behind a gap as told", "partition", gap.Partition, "first_missing", first, "last_missing", at-1, "cause", gap.Cause)
+	return sink.Retry(ctx, w.Log, "recording an accepted gap", func(ctx context.Context) error {
+		batch, err := w.ClickHouse.PrepareBatch(chx.SyncInsert(ctx), "INSERT INTO sink_gaps (generation, kafka_partition, first_offset, last_offset, cause)")
+		if err != nil {
+			return err
+		}
+		defer batch.Close()
+		if err := batch.Append(w.Generation, int32(gap.Partition), first, at-1, string(gap.Cause)); err != nil {
+			return err
+		}
+		return batch.Send()
+	})
+}
+
+// read submits chunks from next on until ctx ends, Until is reached or something is wrong with the log.
+func (w *Worker) read(ctx context.Context, p int, next int64) error {
+	state := partition.New()
+	fetcher := w.Kafka.NewFetcher(topic.Attempts, p, next)
+	defer fetcher.Close()
+	until, bounded := w.Until[p]
+	for ctx.Err() == nil && (!bounded || next < until) {
+		records, err := w.fetch(ctx, fetcher, p, next)
+		if err != nil {
+			return err
+		}
+		for bounded && len(records) > 0 && records[len(records)-1].Offset >= until {
+			records = records[:len(records)-1]
+		}
+		for len(records) > 0 {
+			if records[0].Offset != next {
+				if err := w.hole(ctx, p, next, records); err != nil {
+					return err
+				}
+			}
+			run := contiguous(records)
+			chunk := decode(p, state, records[:run])
+			if err := w.Sink.Submit(ctx, chunk); err != nil {
+				return err
+			}
+			records, next = records[run:], chunk.Last+1
+			w.Status.read(p, next)
+		}
+	}
+	return nil
+}
+
+// fetch returns the next records, or none after a while. It tries on until ctx ends; another error is
+// a *Gap.
+func (w *Worker) fetch(ctx context.Context, from *kafkax.Fetcher, p int, next int64) (records []kafkax.Record, err error) {
+	var lost error
+	err = sink.Retry(ctx, w.Log, fmt.Sprintf("reading partition %d", p), func(ctx context.Context) (err error) {
+		records, err = from.Fetch(ctx, fetchLimit)
+		if errors.Is(err, kafkax.ErrOffsetOutOfRange) {
+			lost = err
+			return nil
+		}
+		return err
+	})
+	if err == nil && lost != nil {
+		err = w.lost(p, next, lost)
+	}
+	return records, err
+}
+
+// hole is what to do where the log jumps to the first of records: nothing, if that was accepted.
+func (w *Worker) hole(ctx context.Context, p int, next int64, records []kafkax.Record) error {
+	at := records[0].Offset
+	gap := &Gap{Partition: p, Progress: next - 1, First: at, Next: records[len(records)-1].Offset + 1, Cause: Hole, Missing: [2]int64{next, at - 1}}
+	if accepted, ok := w.AcceptGap[p]; !ok || accepted != at {
+		return gap
+	}
+	return w.recordGap(ctx, gap, next, at)
+}
+
+// contiguous returns how many records there are before offsets jump.
+func contiguous(records []kafkax.Record) int {
+	for i := 1; i < len(records); i++ {
+		if records[i].Offset != records[i-1].Offset+1 {
+			return i
+		}
+	}
+	return len(records)
+}
+
+// lost makes a gap of what the fetcher says. Resuming would find it too; this names it at once.
+func (w *Worker) lost(p int, next int64, err error) error {
+	var out *kafkax.OffsetError
+	if !errors.As(err, &out) {
+		return err
+	}
+	gap := &Gap{Partition: p, Progress: next - 1, First: out.First, Next: out.Next, Cause: Expired, Missing: [2]int64{next, out.First - 1}}
+	if out.Next < next {
+		gap.Cause = LogEndsBefore
+	}
+	return gap
+}
+
+var (
+	earliest = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+	latest   = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
+)
+
+// decode turns records, which are not empty, into a chunk.
+func decode(p int, state *partition.State, records []kafkax.Record) *sink.Chunk {
+	c := &sink.Chunk{Partition: p, State: state, Records: make([]partition.Record, 0, len(records)), Sources: make([]*kafkax.Record, 0, len(records))}
+	for i := range records {
+		r := &records[i]
+		e, err := attempt.Decode(r.Value)
+		if err == nil {
+			err = plausible(e)
+		}
+		if err != nil {
+			c.Dead = append(c.Dead, deadletter.Letter{Source: *r, Cause: err.Error()})
+			continue
+		}
+		c.Records = append(c.Records, partition.Record{Event: e, Offset: r.Offset, Replayed: replayed(r)})
+		c.Sources = append(c.Sources, r)
+	}
+	last := &records[len(records)-1]
+	c.Last, c.Hash, c.Newest = last.Offset, sink.Hash(last.Value), last.Time
+	return c
+}
+
+// plausible refuses times that no partition by day should be made for.
+func plausible(e *attempt.Event) error {
+	if e.StartedAt.Before(earliest) || e.StartedAt.After(latest) {
+		return fmt.Errorf("attempt record, field started_at: %s is out of range", e.StartedAt.Format(time.RFC3339))
+	}
+	if !e.FinishedAt.IsZero() && (e.FinishedAt.Before(earliest) || e.FinishedAt.After(latest)) {
+		return fmt.Errorf("attempt record, field finished_at: %s is out of range", e.FinishedAt.Format(time.RFC3339))
+	}
+	return nil
+}
+
+func replayed(r *kafkax.Record) bool {
+	for _, h := range r.Headers {
+		if h.Key == topic.HeaderReplayed {
+			return string(h.Value) == "1"
+		}
+	}
+	return false
+}
