@@ -8,9 +8,6 @@ type Mix struct {
 	OutputRatio float64 // output tokens per input token
 }
 
-// ListMix is the mix under which the ranking price is the list price.
-var ListMix = Mix{}
-
 // nanoPerUSD turns rates into USD per 1M tokens.
 const nanoPerUSD = 1e9
 
@@ -32,10 +29,4 @@ func (s *Schedule) Ranking(inputTokens int64, serviceTier string, mix Mix) float
 		ranking *= 1 - min(s.Discount, 100)/100
 	}
 	return ranking
-}
-
-// List returns the undiscounted (input + output)/2 at a length, in USD per 1M tokens.
-func (s *Schedule) List(inputTokens int64) float64 {
-	price := s.At(inputTokens, "")
-	return (float64(price.Input) + float64(price.Output)) / 2 / nanoPerUSD
 }

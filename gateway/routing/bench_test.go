@@ -51,14 +51,14 @@ func BenchmarkDecide(b *testing.B) {
 	for _, n := range []int{1, 10, 64} {
 		run(fmt.Sprintf("candidates=%d", n), benchmarkInput(n, false))
 	}
-	run("candidates=64/regions=4", benchmarkInput(64, true))
+	run("regions=4,candidates=64", benchmarkInput(64, true))
 	explicit := benchmarkInput(10, false)
 	explicit.Request.Provider = "provider-03"
-	run("candidates=10/explicit", explicit)
+	run("explicit,candidates=10", explicit)
 	session := benchmarkInput(10, false)
 	session.Request.Session = true
 	session.State.Pin = Place{Provider: "provider-07"}
-	run("candidates=10/session", session)
+	run("session,candidates=10", session)
 }
 
 func BenchmarkNext(b *testing.B) {

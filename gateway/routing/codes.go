@@ -1,5 +1,7 @@
 package routing
 
+import "slices"
+
 // Code is why a candidate was excluded. Codes are ordered as their filters are: of several filters
 // that empty the list, the last one names the error.
 type Code uint8
@@ -76,6 +78,11 @@ func (c Code) String() string {
 		return codeNames[c]
 	}
 	return ""
+}
+
+// ParseCode is the inverse of String; a name that is no code is Eligible.
+func ParseCode(name string) Code {
+	return Code(max(slices.Index(codeNames[:], name), 0))
 }
 
 // capabilityCodes are the codes of missing capabilities, by bit.

@@ -84,6 +84,9 @@ func (d *Decision) prepare(in *Input) {
 	d.HitRate, d.OutputRatio = d.mix.hitRate, d.mix.outputRatio
 	d.CacheRelevant = r.PromptTokens >= t.CachePromptTokens || inSession(in)
 	d.shares = activeWeights(in, d.CacheRelevant)
+	for i := range in.Candidates {
+		d.regional = d.regional || in.Candidates[i].Region != ""
+	}
 }
 
 // electable says whether a candidate may be chosen. An eligible one that the request named nothing
@@ -148,7 +151,7 @@ func (d *Decision) list(in *Input) {
 // groupOf finds the group of the candidate's provider or begins one.
 func (d *Decision) groupOf(in *Input, c *Candidate) int {
 	n := len(d.Scores) - 1
-	for g := len(d.groups) - 1; g >= 0; g-- {
+	for g := len(d.groups) - 1; g >= 0 && d.regional; g-- {
 		if in.Candidates[d.Scores[d.groups[g].from].Candidate].Provider == c.Provider {
 			return g
 		}
@@ -218,7 +221,7 @@ func (d *Decision) choose(in *Input, retry *Retry) {
 		kept = d.well(in, in.State.Preferred, in.Config.Sticky.UptimeThreshold, false)
 	}
 	winner, priceOnly := d.rounds(in, kept)
-	if kept >= 0 && prefers && round9(d.Scores[kept].compared-d.Scores[winner].compared) > in.Config.Sticky.ScoreMargin {
+	if kept >= 0 && prefers && d.Scores[kept].compared-d.Scores[winner].compared > steps(in.Config.Sticky.ScoreMargin) {
 		kept = -1
 		winner, priceOnly = d.rounds(in, kept)
 	}

@@ -28,11 +28,16 @@ func sideOf(r *Request, c *Candidate) side {
 // asks what is left so far.
 func (d *Decision) filter(in *Input, retry *Retry, on side) (left int) {
 	r := &in.Request
-	current := 0
+	current, customs := 0, 0
 	for i := range in.Candidates {
 		c := &in.Candidates[i]
+		if c.Custom {
+			customs++
+		}
 		switch {
 		case sideOf(r, c) != on:
+		case c.Dropped != Eligible:
+			d.codes[i] = c.Dropped
 		case c.Deactivated:
 			d.codes[i] = CodeDeactivated
 		case !c.Deprecated:
@@ -73,7 +78,7 @@ func (d *Decision) filter(in *Input, retry *Retry, on side) (left int) {
 		}
 	}
 
-	well := 0
+	well, cooling := 0, 0
 	for i := range in.Candidates {
 		c := &in.Candidates[i]
 		if sideOf(r, c) != on || d.codes[i] != Eligible {
@@ -88,10 +93,18 @@ func (d *Decision) filter(in *Input, retry *Retry, on side) (left int) {
 			d.codes[i] = CodeRateLimited
 		case c.Cooling == NotCooling:
 			well++
+		default:
+			cooling++
 		}
 	}
-	left = d.dropCooling(in, on, well)
-	return left - d.dropCustom(in, on)
+	left = well
+	if cooling > 0 {
+		left = d.dropCooling(in, on, well)
+	}
+	if customs > 0 {
+		left -= d.dropCustom(in, on)
+	}
+	return left
 }
 
 // dropCooling excludes candidates that are cooling down, unless nothing else is left: then the one
@@ -111,7 +124,7 @@ func (d *Decision) dropCooling(in *Input, on side, well int) int {
 	if well > 0 || first < 0 {
 		return well
 	}
-	d.codes[first] = Eligible
+	d.codes[first], d.lastResort = Eligible, true
 	return 1
 }
 

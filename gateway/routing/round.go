@@ -6,8 +6,8 @@ import (
 )
 
 const (
-	significant = 6   // digits that inputs are rounded to before they are scored
-	comparable9 = 1e9 // scores are compared in steps of 1e-9
+	significant  = 6   // digits that inputs are rounded to before they are scored
+	stepsPerUnit = 1e9 // scores are compared in steps of 1e-9
 )
 
 // powers holds the powers of ten that a float64 holds exactly.
@@ -19,30 +19,30 @@ var powers = [...]float64{
 // Round6 rounds to six significant digits, to the float64 nearest to that decimal, so that what is
 // stored in six digits and read again is the same number. It is idempotent.
 func Round6(x float64) float64 {
-	if x == 0 || math.IsNaN(x) || math.IsInf(x, 0) {
+	if x < 0 {
+		return -Round6(-x)
+	}
+	if x < 1e6 && x == math.Trunc(x) {
 		return x
 	}
-	if x == math.Trunc(x) && math.Abs(x) < 1e6 {
-		return x
-	}
-	// Places after the point that keep six digits: 5 - floor(log10|x|). The exponent of two gives
-	// the logarithm within one; scaling shows which it is.
-	exponent := int(math.Float64bits(x)>>52&0x7ff) - 1023
+	// Places after the point that keep six digits: 5 - floor(log10 x). The exponent of two gives the
+	// logarithm within one; scaling shows which it is.
+	exponent := int(math.Float64bits(x)>>52) - 1023
 	places := significant - 1 - exponent*1233>>12
-	if places < 1-len(powers) || places > len(powers)-3 {
+	if places < 2-len(powers) || places > len(powers)-2 {
 		return round6Slowly(x)
 	}
-	scaled := math.Abs(scale(x, places))
+	scaled := scale(x, places)
 	switch {
 	case scaled >= 1e6:
 		places--
-		scaled = math.Abs(scale(x, places))
+		scaled = scale(x, places)
 	case scaled < 1e5:
 		places++
-		scaled = math.Abs(scale(x, places))
+		scaled = scale(x, places)
 	}
-	digits := math.Round(scaled)
-	return math.Copysign(scale(digits, -places), x)
+	digits := float64(int64(scaled + 0.5))
+	return scale(digits, -places)
 }
 
 // scale multiplies by a power of ten, exactly rounded once.
@@ -53,7 +53,7 @@ func scale(x float64, places int) float64 {
 	return x * powers[places]
 }
 
-// round6Slowly serves magnitudes that no price, rate or time has.
+// round6Slowly serves magnitudes that no price, rate or time has, infinity and what is no number.
 func round6Slowly(x float64) float64 {
 	y, err := strconv.ParseFloat(strconv.FormatFloat(x, 'e', significant-1, 64), 64)
 	if err != nil {
@@ -62,7 +62,5 @@ func round6Slowly(x float64) float64 {
 	return y
 }
 
-// round9 rounds a score to what scores are compared by.
-func round9(x float64) float64 {
-	return math.Round(x*comparable9) / comparable9
-}
+// steps is a score in the steps of 1e-9 that scores are compared in.
+func steps(score float64) float64 { return math.Floor(score*stepsPerUnit + 0.5) }

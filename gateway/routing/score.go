@@ -87,6 +87,10 @@ func known(have, want Known, value, otherwise float64) float64 {
 func (d *Decision) compete(from, to int, penaltyBelow float64) (winner int, priceOnly bool) {
 	best := bests(d.Scores[from:to])
 	priceOnly = d.shares.none || best.known == 0
+	var perPriority lowest
+	if priceOnly {
+		perPriority = lowestPerPriority(d.Scores[from:to])
+	}
 	winner = -1
 	for i := from; i < to; i++ {
 		s := &d.Scores[i]
@@ -94,12 +98,12 @@ func (d *Decision) compete(from, to int, penaltyBelow float64) (winner int, pric
 			continue
 		}
 		if priceOnly {
-			s.Contributions = Contributions{Price: part(1, best.perPriority.of(s.perPriority()))}
+			s.Contributions = Contributions{Price: part(1, perPriority.of(s.perPriority()))}
 		} else {
 			s.Contributions = contributions(s, &best, &d.shares, penaltyBelow)
 		}
 		s.Score = s.Contributions.sum()
-		s.compared = round9(s.Score)
+		s.compared = steps(s.Score)
 		if winner < 0 || s.beats(&d.Scores[winner]) {
 			winner = i
 		}
@@ -117,12 +121,11 @@ func (s *Scored) beats(earlier *Scored) bool {
 
 // best holds what the candidates of a round are measured against.
 type best struct {
-	price       lowest
-	perPriority lowest // price / priority
-	uptime      float64
-	throughput  float64
-	latency     float64
-	known       Known
+	price      lowest
+	uptime     float64
+	throughput float64
+	latency    float64
+	known      Known
 }
 
 // lowest is the smallest of some prices and, since nothing can be divided by a price of zero, the
@@ -159,7 +162,6 @@ func bests(scores []Scored) best {
 			continue
 		}
 		b.price.add(s.Price, first)
-		b.perPriority.add(s.perPriority(), first)
 		b.known |= s.Known
 		b.uptime = max(b.uptime, s.Uptime)
 		b.throughput = max(b.throughput, s.Throughput)
@@ -201,6 +203,19 @@ func part(share, subScore float64) float64 {
 		return 0
 	}
 	return min(share*subScore, endless)
+}
+
+// lowestPerPriority is what price-only candidates of a round are measured against.
+func lowestPerPriority(scores []Scored) lowest {
+	var l lowest
+	first := true
+	for i := range scores {
+		if scores[i].playing {
+			l.add(scores[i].perPriority(), first)
+			first = false
+		}
+	}
+	return l
 }
 
 // perPriority is what candidates are compared by where nothing but the price is known.

@@ -151,6 +151,8 @@ type Candidate struct {
 	Cooling           Cause    // every usable key is cooling down
 	CooldownEndsMS    int64    // from now
 	RateLimitResetsMS int64    // from now; 0: not known
+	// Dropped is the code it was recorded as dropped with (Recorded); Eligible otherwise.
+	Dropped Code
 }
 
 // Request is what routing needs to know of a request.
@@ -246,7 +248,7 @@ type Scored struct {
 	group    int     // index into Decision.groups
 	playing  bool    // takes part in the round under way
 	out      bool    // eligible, but not to be chosen by this request
-	compared float64 // Score rounded to 1e-9
+	compared float64 // Score in steps of 1e-9
 }
 
 // Exclusion is a candidate that may not serve the request, and why.
@@ -300,6 +302,9 @@ type Decision struct {
 	shares   shares
 	stripped [2]bool // tool_choice, by side
 	open     bool    // others may be chosen too
+	regional bool    // a candidate has a region, so that a provider may stand more than once
+	// lastResort: somebody who is cooling down is left because nobody else is.
+	lastResort bool
 }
 
 // group is the candidates of one provider among Scores[from:to].
