@@ -1,0 +1,335 @@
+package emit
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"turnout/internal/kafkax"
+	"turnout/schemas/attempt"
+	"turnout/schemas/topic"
+)
+
+func TestEndsReachKafkaOnceAndTheDirectoryGoes(t *testing.T) {
+	b, cfg := &broker{}, config(t)
+	l := openLog(t, cfg, b)
+	var acked atomic.Int64
+	l.OnAck(func(_ int, offset int64, e *attempt.Event) {
+		if e.Outcome != attempt.Completed || offset < 0 {
+			t.Errorf("acknowledged %s at %d", e.Outcome, offset)
+		}
+		acked.Add(1)
+	})
+	const n = 2500
+	var wg sync.WaitGroup
+	for range 5 {
+		wg.Go(func() {
+			for i := range n / 5 {
+				e := event(i % 11)
+				l.Finish(mustStart(t, l, e), ended(e))
+			}
+		})
+	}
+	wg.Wait()
+	l.Refuse(&attempt.Refused{SchemaVersion: 1, EventID: "e-1", RequestID: "r-1", NodeID: "gw-1", ProjectID: "prj_9", Endpoint: "chat", At: time.Now(), StatusCode: 400, ErrorCode: "x"})
+	if err := l.Close(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	records := b.records()
+	var attempts []kafkax.Record
+	for _, r := range records {
+		if header(r, topic.HeaderReplayed) != "" {
+			t.Fatal("marked without having been sent before")
+		}
+		if header(r, topic.HeaderType) == topic.TypeRequestRefused {
+			if header(r, topic.HeaderSubject) != "prj_9" || string(r.Key) != "r-1" {
+				t.Errorf("refusal: %+v", r)
+			}
+			continue
+		}
+		attempts = append(attempts, r)
+	}
+	if len(records) != n+1 || len(settle(t, attempts)) != n || acked.Load() != n {
+		t.Fatalf("%d records, %d events acknowledged", len(records), acked.Load())
+	}
+	for key, want := range map[string]string{
+		topic.HeaderSpecVersion: "1.0", topic.HeaderSource: "/gateway/gw-1", topic.HeaderType: topic.TypeAttemptFinished, topic.HeaderSubject: "prj_1",
+		topic.HeaderContentType: "application/json", topic.HeaderTraceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+	} {
+		if got := header(attempts[0], key); got != want {
+			t.Errorf("header %s is %q, want %q", key, got, want)
+		}
+	}
+	if at, err := time.Parse(time.RFC3339Nano, header(attempts[0], topic.HeaderTime)); err != nil || !at.Truncate(time.Millisecond).Equal(attempts[0].Time.Truncate(time.Millisecond)) {
+		t.Errorf("ce_time %v, %v; record %v", at, err, attempts[0].Time)
+	}
+	if left, _ := os.ReadDir(cfg.Dir); len(left) != 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+func TestASentAgainRecordIsMarked(t *testing.T) {
+	b := &broker{lose: true}
+	l := openLog(t, config(t), b)
+	e := event(3)
+	l.Finish(mustStart(t, l, e), ended(e))
+	eventually(t, "the first try", func() bool { return len(b.records()) > 0 })
+	b.set(func() { b.lose = false })
+	eventually(t, "an acknowledgement", func() bool { return l.Depth() == 0 })
+	records := b.records()
+	if len(records) < 2 || header(records[0], topic.HeaderReplayed) != "" || header(records[1], topic.HeaderReplayed) != "1" {
+		t.Fatalf("%d records, the first marked %q", len(records), header(records[0], topic.HeaderReplayed))
+	}
+	settle(t, records)
+}
+
+func TestWhatADeadProcessLeft(t *testing.T) {
+	b, cfg := &broker{down: true}, config(t)
+	l := openLog(t, cfg, b)
+	open1, open2, done := event(10), event(0), event(2)
+	mustStart(t, l, open1)
+	mustStart(t, l, open2)
+	l.Finish(mustStart(t, l, done), ended(done))
+	if err := l.Close(expired()); err == nil || !strings.Contains(err.Error(), "3 attempts wait in") {
+		t.Fatalf("Close says %v", err)
+	}
+	b.set(func() { b.down = false })
+
+	next := openLog(t, cfg, b)
+	eventually(t, "three records", func() bool { return len(b.records()) == 3 })
+	eventually(t, "the dead one's directory gone", func() bool { dirs, _ := os.ReadDir(cfg.Dir); return len(dirs) == 1 })
+	if next.Depth() != 0 || next.spool.adopted.Load() != 0 {
+		t.Errorf("depth %d, %d bytes counted", next.Depth(), next.spool.adopted.Load())
+	}
+	events := settle(t, b.records())
+	for _, r := range b.records() {
+		if header(r, topic.HeaderReplayed) != "1" {
+			t.Error("a record from an adopted directory is not marked")
+		}
+	}
+	if e := events[done.EventID]; e == nil || e.Outcome != attempt.Completed || e.CostNanoUSD != 309_000 {
+		t.Errorf("the finished one: %+v", e)
+	}
+	e := events[open1.EventID]
+	if e == nil || e.Outcome != attempt.Interrupted || e.RequestID != open1.RequestID || e.SpanID != open1.SpanID || len(e.Considered) != 10 ||
+		!e.StartedAt.Equal(open1.StartedAt.Truncate(time.Microsecond)) || e.FinishedAt.Before(e.StartedAt) || e.UsageSource != attempt.UsageMissing {
+		t.Errorf("the interrupted one: %+v", e)
+	}
+}
+
+func TestFullSpoolRefusesStartsNeverEnds(t *testing.T) {
+	b, cfg := &broker{down: true}, config(t)
+	cfg.MaxBytes = minMaxBytes
+	l := openLog(t, cfg, b)
+	var open []Ticket
+	var events []*attempt.Event
+	finished := 0
+	for i := 0; ; i++ {
+		e := event(10)
+		ticket, err := l.Start(e)
+		if err != nil {
+			if !errors.Is(err, ErrSpoolFull) {
+				t.Fatal(err)
+			}
+			break
+		}
+		if i%4 == 0 {
+			open, events = append(open, ticket), append(events, e)
+			continue
+		}
+		l.Finish(ticket, ended(e))
+		finished++
+	}
+	if finished < 20 {
+		t.Fatalf("full after %d", finished)
+	}
+	if l.Ready() == nil {
+		t.Error("ready with a full spool")
+	}
+	l.Refuse(&attempt.Refused{SchemaVersion: 1, EventID: "e", RequestID: strings.Repeat("r", 100_000), At: time.Now()})
+	for i, ticket := range open {
+		l.Finish(ticket, ended(events[i]))
+		finished++
+	}
+	if _, err := l.Start(event(0)); !errors.Is(err, ErrSpoolFull) {
+		t.Errorf("a start after the ends: %v", err)
+	}
+	if _, bytes := segmentsOf(t, cfg.Dir); bytes > cfg.MaxBytes {
+		t.Errorf("%d bytes on the disk, at most %d wanted", bytes, cfg.MaxBytes)
+	}
+	if err := l.spool.broken; err != nil || l.Depth() != finished {
+		t.Errorf("broken %v, depth %d, want %d", err, l.Depth(), finished)
+	}
+	b.set(func() { b.down = false })
+	eventually(t, "drained", func() bool { return l.Depth() == 0 })
+	if err := l.Ready(); err != nil {
+		t.Error(err)
+	}
+	if got := len(settle(t, b.records())); got != finished {
+		t.Errorf("%d events, want %d", got, finished)
+	}
+	e := event(1)
+	l.Finish(mustStart(t, l, e), ended(e))
+}
+
+func TestFullSpoolDropsTheOldest(t *testing.T) {
+	b, cfg := &broker{down: true}, config(t)
+	cfg.MaxBytes, cfg.WhenFull = minMaxBytes, WhenFullDropOldest
+	l := openLog(t, cfg, b)
+	stays := event(4) // open all the time: copied from segment to segment
+	ticket := mustStart(t, l, stays)
+	const n = 600
+	var last *attempt.Event
+	for range n {
+		last = event(10)
+		l.Finish(mustStart(t, l, last), ended(last))
+	}
+	l.Finish(ticket, ended(stays))
+	if _, bytes := segmentsOf(t, cfg.Dir); bytes > cfg.MaxBytes {
+		t.Errorf("%d bytes on the disk, at most %d wanted", bytes, cfg.MaxBytes)
+	}
+	depth := l.Depth()
+	if depth >= n || depth < 50 {
+		t.Fatalf("depth %d after %d", depth, n)
+	}
+	b.set(func() { b.down = false })
+	eventually(t, "drained", func() bool { return l.Depth() == 0 })
+	events := settle(t, b.records())
+	if len(events) != depth || events[last.EventID] == nil || events[stays.EventID] == nil {
+		t.Errorf("%d events, want %d; the last %v, the long one %v", len(events), depth, events[last.EventID] != nil, events[stays.EventID] != nil)
+	}
+	if _, err := os.Stat(filepath.Join(cfg.Dir, "x")); err == nil {
+		t.Fatal()
+	}
+}
+
+// failDisk makes every write to a file fail until the returned function is called.
+func failDisk(t *testing.T) (heal func()) {
+	t.Helper()
+	signal.Ignore(syscall.SIGXFSZ)
+	var before syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &before); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 0, Max: before.Max}); err != nil {
+		t.Fatal(err)
+	}
+	var once sync.Once
+	heal = func() {
+		once.Do(func() {
+			if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &before); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	t.Cleanup(heal)
+	return heal
+}
+
+func TestDiskErrors(t *testing.T) {
+	b, cfg := &broker{down: true}, config(t)
+	l := openLog(t, cfg, b)
+	a, c, d := event(10), event(1), event(0)
+	ta, tc := mustStart(t, l, a), mustStart(t, l, c)
+	heal := failDisk(t)
+	if _, err := l.Start(event(0)); !errors.Is(err, ErrSpoolBroken) {
+		t.Fatalf("a start: %v", err)
+	}
+	l.Finish(ta, ended(a)) // the disk does not take it
+	if err := l.Ready(); !errors.Is(err, ErrSpoolBroken) {
+		t.Errorf("ready says %v", err)
+	}
+	l.Finish(tc, ended(c))
+	time.Sleep(2 * repairEvery)
+	if _, err := l.Start(d); !errors.Is(err, ErrSpoolBroken) {
+		t.Fatalf("a start while the disk fails: %v", err)
+	}
+	if l.Depth() != 2 {
+		t.Errorf("depth %d", l.Depth())
+	}
+	b.set(func() { b.answers = func(int) answer { return takes }; b.down = false })
+	eventually(t, "ends in memory shipped", func() bool { return l.Depth() == 0 })
+	heal()
+	eventually(t, "ready again", func() bool { return l.Ready() == nil })
+	l.Finish(mustStart(t, l, d), ended(d))
+	if err := l.Close(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if events := settle(t, b.records()); len(events) != 3 || events[a.EventID].Outcome != attempt.Completed {
+		t.Errorf("%d events", len(events))
+	}
+}
+
+func TestEndsTheDiskRefusedAreWrittenWhenItHeals(t *testing.T) {
+	b, cfg := &broker{down: true}, config(t)
+	l := openLog(t, cfg, b)
+	a := event(10)
+	ta := mustStart(t, l, a)
+	heal := failDisk(t)
+	l.Finish(ta, ended(a))
+	heal()
+	eventually(t, "ready again", func() bool { return l.Ready() == nil })
+	_ = l.Close(expired()) // dies with Kafka down: only the disk has it
+	b.set(func() { b.down = false })
+	if r := shipAll(t, cfg.Dir, b); r.Sent != 1 || r.Interrupted != 0 {
+		t.Fatalf("%+v", r)
+	}
+	if e := settle(t, b.records())[a.EventID]; e == nil || e.Outcome != attempt.Completed {
+		t.Fatalf("%+v", e)
+	}
+}
+
+func TestATicketIsGoodForOneEnd(t *testing.T) {
+	b := &broker{}
+	l := openLog(t, config(t), b)
+	e := event(10)
+	ticket := mustStart(t, l, e)
+	for range 3 {
+		l.Finish(ticket, ended(e))
+	}
+	l.Finish(Ticket{}, ended(e))
+	if err := l.Close(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	l.Finish(ticket, ended(e))
+	if _, err := l.Start(event(0)); !errors.Is(err, ErrClosed) {
+		t.Errorf("a start after Close: %v", err)
+	}
+	if n := len(b.records()); n != 1 {
+		t.Errorf("%d records", n)
+	}
+}
+
+func TestNoTextMakesARecordTooLarge(t *testing.T) {
+	b := &broker{}
+	l := openLog(t, config(t), b)
+	e := event(10)
+	ticket := mustStart(t, l, e)
+	e = ended(e)
+	e.RequestedModel, e.FinishReason = strings.Repeat("m", 1<<20), strings.Repeat("\x00", 1<<20)
+	l.Finish(ticket, e)
+	eventually(t, "shipped", func() bool { return l.Depth() == 0 })
+	if r := b.records()[0]; len(r.Value) > maxValue {
+		t.Errorf("%d bytes", len(r.Value))
+	}
+}
+
+func TestConfigNamesItsMistakes(t *testing.T) {
+	err := Config{Fsync: "sometimes", WhenFull: "panic", MaxBytes: 1}.Validate()
+	for _, key := range []string{"spool.dir", "spool.max_bytes", "spool.when_full", "spool.fsync"} {
+		if err == nil || !strings.Contains(err.Error(), key+":") {
+			t.Errorf("%s is not named in %v", key, err)
+		}
+	}
+	if err := Default().Validate(); err != nil {
+		t.Error(err)
+	}
+}

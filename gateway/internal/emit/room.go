@@ -1,0 +1,111 @@
+package emit
+
+import "fmt"
+
+// makeRoom sees to it that a start, its end and the ends of all others fit into the current segment,
+// within the bound; mu is held.
+func (s *spool) makeRoom(p place) error {
+	cur := s.current()
+	if cur.size+p.size+p.reserve+s.reserved <= cur.alloc && s.used() <= s.cfg.MaxBytes {
+		return nil
+	}
+	alloc := max(s.cfg.segmentBytes(), s.openSize+s.reserved+p.size+p.reserve)
+	cut := cur.footprint() - cur.size // what sealing gives back
+	for s.used()-cut+alloc > s.cfg.MaxBytes {
+		if s.cfg.WhenFull != WhenFullDropOldest || len(s.segments) == 1 {
+			s.metrics.refusedFull.Inc()
+			return ErrSpoolFull
+		}
+		s.dropOldest()
+	}
+	if err := s.rotateTo(alloc); err != nil {
+		s.fail(err)
+		s.rotate = true
+		return fmt.Errorf("%w: %w", ErrSpoolBroken, err)
+	}
+	return nil
+}
+
+func (s *spool) dropOldest() {
+	oldest := s.segments[0]
+	s.metrics.dropped.Add(float64(oldest.unacked))
+	s.log.Warn("the event spool is full: the oldest events are dropped", "events", oldest.unacked)
+	s.depth -= oldest.unacked
+	s.removeOldest()
+}
+
+func (s *spool) removeOldest() {
+	oldest := s.segments[0]
+	s.sealed -= oldest.footprint()
+	oldest.remove()
+	s.segments = s.segments[1:]
+}
+
+// trim removes the oldest segments as far as Kafka has all that is in them; mu is held.
+func (s *spool) trim() {
+	for len(s.segments) > 1 && s.segments[0].unacked == 0 {
+		s.removeOldest()
+	}
+}
+
+// rotateTo begins a new segment and copies the open starts into it. Only when they stand there, and
+// on the disk if the policy wants that, can an older segment go; mu is held.
+func (s *spool) rotateTo(alloc int64) error {
+	old := s.current()
+	if s.cfg.Fsync != FsyncNever && !s.suspect {
+		if err := old.sync(); err != nil {
+			return err
+		}
+	}
+	index := s.next
+	s.next++ // whatever becomes of it: a name is used once
+	fresh, err := createSegment(s.dir.path, index, alloc)
+	if err != nil {
+		return err
+	}
+	moved, err := s.copyOpen(old, fresh)
+	if err == nil && s.cfg.Fsync != FsyncNever {
+		if err = fresh.sync(); err == nil {
+			err = syncDir(s.dir.path)
+		}
+	}
+	if err != nil {
+		fresh.remove()
+		return err
+	}
+	s.open = moved
+	s.rotate, s.suspect = false, false
+	old.seal()
+	s.sealed += old.footprint()
+	s.segments = append(s.segments, fresh)
+	s.trim()
+	s.at("rotate")
+	return nil
+}
+
+func (s *spool) copyOpen(old, fresh *segment) (map[uint64]place, error) {
+	moved := make(map[uint64]place, len(s.open))
+	buf := s.scratch[:0]
+	flush := func() error {
+		err := fresh.append(buf)
+		buf = buf[:0]
+		return err
+	}
+	for seq, p := range s.open {
+		at := len(buf)
+		buf = append(buf, make([]byte, p.size)...)
+		if _, err := old.file.ReadAt(buf[at:], p.offset); err != nil {
+			return nil, fmt.Errorf("copying open starts: %w", err)
+		}
+		p.offset = fresh.size + int64(at)
+		moved[seq] = p
+		if len(buf) > 1<<20 {
+			if err := flush(); err != nil {
+				return nil, err
+			}
+		}
+	}
+	err := flush()
+	s.scratch = buf
+	return moved, err
+}
