@@ -1,0 +1,9 @@
+package state
+
+import (
+	"testing"
+
+	"turnout/internal/testkit"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }

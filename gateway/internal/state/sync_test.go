@@ -1,0 +1,220 @@
+package state
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"turnout/internal/kafkax"
+	"turnout/internal/testkit/kafkatest"
+	"turnout/schemas/snapshot"
+	"turnout/schemas/topic"
+)
+
+var quiet = slog.New(slog.DiscardHandler)
+
+// node is one gateway's state on a broker.
+type node struct {
+	*Store
+	stop func()
+}
+
+func startNode(t *testing.T, cfg kafkax.Config, name, hashKey string) node {
+	t.Helper()
+	client, err := kafkax.Open(cfg, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := New(Config{NodeID: name, HashKey: []byte(hashKey), Now: time.Now, Log: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() { s.Run(ctx, client) })
+	var once sync.Once
+	stop := func() {
+		once.Do(func() {
+			cancel()
+			wg.Wait()
+			s.Close()
+			client.Close()
+		})
+	}
+	t.Cleanup(stop)
+	return node{s, stop}
+}
+
+func eventually(t *testing.T, what string, limit time.Duration, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(limit); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %v: %s", limit, what)
+		}
+	}
+}
+
+func TestNodesShareState(t *testing.T) {
+	cfg := kafkatest.New(t, 1)
+	const key = "a hash key all nodes share"
+	a, b := startNode(t, cfg, "a", key), startNode(t, cfg, "b", key)
+	eventually(t, "both nodes read the topic", 5*time.Second, func() bool { return a.Ready() == nil && b.Ready() == nil })
+
+	session := a.SessionHash("acme", "s-1")
+	if session != b.SessionHash("acme", "s-1") || session == a.SessionHash("other", "s-1") || strings.Contains(session, "s-1") {
+		t.Fatalf("session hash %q", session)
+	}
+	pin := PinKey("acme", "m", session)
+	a.Pin(pin, Place{Provider: "p", Region: "r"}, time.Hour)
+	eventually(t, "the other node holds the pin within a second", time.Second, func() bool { p, ok := b.Place(pin); return ok && p == Place{"p", "r", ""} })
+
+	preferred := PreferenceKey("acme", "m", "auto")
+	b.Prefer(preferred, Place{Provider: "q"}, 2*time.Second)
+	eventually(t, "a preference travels", time.Second, func() bool { _, ok := a.Place(preferred); return ok })
+	eventually(t, "and ends on both", 3*time.Second, func() bool { _, x := a.Place(preferred); _, y := b.Place(preferred); return !x && !y })
+
+	id := KeyID{Provider: "p", Region: "r", Secret: a.SecretHash("sk-secret")}
+	for range 3 {
+		use, _ := a.Keys().Get(id, 0, 0).Begin(time.Now(), false)
+		use.End(time.Now(), Failure, 0)
+	}
+	eventually(t, "a cooldown travels", time.Second, func() bool { return b.Keys().Get(id, 0, 0).Phase(time.Now()) == Cooling })
+
+	// A node that starts now knows all of it once it is ready.
+	c := startNode(t, cfg, "c", key)
+	eventually(t, "a new node reads the topic", 5*time.Second, func() bool { return c.Ready() == nil })
+	if p, ok := c.Place(pin); !ok || p.Provider != "p" {
+		t.Fatalf("a new node: pin %v %v", p, ok)
+	}
+	if got := c.Keys().Get(id, 0, 0).Phase(time.Now()); got != Cooling {
+		t.Fatalf("a new node: key in phase %d", got)
+	}
+	if bad := startNode(t, cfg, "d", "another hash key"); true {
+		eventually(t, "a node with another hash key says so", 5*time.Second, func() bool {
+			err := bad.Ready()
+			return err != nil && strings.Contains(err.Error(), "hash_key differs")
+		})
+	}
+	if err := a.Ready(); err != nil {
+		t.Fatalf("a stranger's key made a good node unready: %v", err)
+	}
+}
+
+// Whoever writes what when: at the end all nodes, and one started now, hold the same.
+func TestLastRecordWins(t *testing.T) {
+	cfg := kafkatest.New(t, 1)
+	nodes := []node{startNode(t, cfg, "a", "shared hash key."), startNode(t, cfg, "b", "shared hash key."), startNode(t, cfg, "c", "shared hash key.")}
+	for _, n := range nodes {
+		eventually(t, "ready", 5*time.Second, func() bool { return n.Ready() == nil })
+	}
+	const pins = 40
+	var wg sync.WaitGroup
+	for i, n := range nodes {
+		wg.Go(func() {
+			for round := range 5 {
+				for p := range pins {
+					n.Pin(fmt.Sprintf("pin/acme/s%d/m", p), Place{Provider: fmt.Sprintf("p%d-%d", i, round)}, time.Hour)
+				}
+				time.Sleep(time.Duration(10+i*7) * time.Millisecond)
+			}
+		})
+	}
+	wg.Wait()
+	fresh := startNode(t, cfg, "d", "shared hash key.")
+	same := func() bool {
+		for p := range pins {
+			want, ok := nodes[0].Place(fmt.Sprintf("pin/acme/s%d/m", p))
+			if !ok {
+				return false
+			}
+			for _, n := range []node{nodes[1], nodes[2], fresh} {
+				if got, ok := n.Place(fmt.Sprintf("pin/acme/s%d/m", p)); !ok || got != want {
+					return false
+				}
+			}
+		}
+		return true
+	}
+	eventually(t, "all nodes agree", 5*time.Second, same)
+	time.Sleep(200 * time.Millisecond)
+	if !same() {
+		t.Fatal("the nodes agreed and parted again")
+	}
+}
+
+// A node never loses its own newer pin to the echo of an older one.
+func TestNoFlicker(t *testing.T) {
+	n := startNode(t, kafkatest.New(t, 1), "a", "shared hash key.")
+	eventually(t, "ready", 5*time.Second, func() bool { return n.Ready() == nil })
+	n.Pin("pin/acme/s/m", Place{Provider: "p0"}, time.Hour)
+	eventually(t, "the cache took the pin", time.Second, func() bool { _, ok := n.Place("pin/acme/s/m"); return ok })
+	for i := range 300 {
+		want := Place{Provider: fmt.Sprint(i)}
+		n.Pin("pin/acme/s/m", want, time.Hour)
+		if got, _ := n.Place("pin/acme/s/m"); got != want {
+			t.Fatalf("after pin %d: %v", i, got)
+		}
+		time.Sleep(time.Millisecond)
+		if got, _ := n.Place("pin/acme/s/m"); got != want {
+			t.Fatalf("an echo replaced pin %d: %v", i, got)
+		}
+	}
+}
+
+func TestBrokerAway(t *testing.T) {
+	broker := kafkatest.Start(t, 1)
+	broker.Stop()
+	n := startNode(t, broker.Config(), "a", "shared hash key.")
+	eventually(t, "the reason names the address", 10*time.Second, func() bool {
+		err := n.Ready()
+		return err != nil && strings.Contains(err.Error(), broker.Config().Brokers[0])
+	})
+	n.Pin("pin/acme/s/m", Place{Provider: "p"}, time.Hour) // blocks nobody
+	broker.Start()
+	eventually(t, "ready when the broker is there", 20*time.Second, func() bool { return n.Ready() == nil })
+	m := startNode(t, broker.Config(), "b", "shared hash key.")
+	eventually(t, "what was pinned meanwhile arrives", 10*time.Second, func() bool { _, ok := m.Place("pin/acme/s/m"); return ok })
+}
+
+func TestProfilesAreTheProcessors(t *testing.T) {
+	cfg := kafkatest.New(t, 1)
+	n := startNode(t, cfg, "a", "shared hash key.")
+	want := snapshot.NewProfile(1, 1, 1)
+	n.PublishProfiles([]Profile{{ID: want.ID, WindowMinutes: 1, Tier1Minutes: 1, Tier2Minutes: 1}}, time.Hour)
+	client, err := kafkax.Open(cfg, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	f := client.NewFetcher(topic.State, 0, 0)
+	defer f.Close()
+	eventually(t, "the processor can read the profile", 5*time.Second, func() bool {
+		records, _ := f.Fetch(context.Background(), 100)
+		for _, r := range records {
+			if p, _, _, ok, err := snapshot.DecodeProfile(r.Key, r.Value); ok && err == nil && p == want {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add(record{SchemaVersion: 1, Kind: kindPin, ID: "x", Provider: "p"}.encode())
+	f.Add([]byte(`{"schema_version":2,"kind":"later"}`))
+	f.Add([]byte(`{"schema_version":1,"kind":"cooldown","expires_at_ms":-1}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		s, err := New(Config{HashKey: []byte("k"), Now: time.Now, Log: quiet})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		if r, err := decode(b); err == nil {
+			s.apply(r, 1)
+		}
+	})
+}
