@@ -18,9 +18,12 @@ import (
 // batches under half of it.
 const maxMessageBytes = 8 << 20
 
-// EnsureTopics creates those topics that are missing and returns their names. The replication factor
-// is the broker's default. It is an error, and nothing is changed, if a topic exists with another
-// number of partitions: keys would move. Other settings of existing topics are left alone.
+const pollInterval = 50 * time.Millisecond
+
+// EnsureTopics creates those topics that are missing and returns their names; they can be read and
+// written when it returns. The replication factor is the broker's default. It is an error, and nothing
+// is changed, if a topic exists with another number of partitions: keys would move. Other settings of
+// existing topics are left alone.
 func (c *Client) EnsureTopics(ctx context.Context, specs []topic.Spec) (created []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*requestTimeout)
 	defer cancel()
@@ -76,7 +79,31 @@ func (c *Client) EnsureTopics(ctx context.Context, specs []topic.Spec) (created 
 			mistakes = append(mistakes, err)
 		}
 	}
-	return created, errors.Join(mistakes...)
+	if err := errors.Join(mistakes...); err != nil {
+		return created, err
+	}
+	return created, c.awaitLeaders(ctx, missing)
+}
+
+// awaitLeaders waits until every partition of new topics can be read and written: brokers answer
+// before they have made them.
+func (c *Client) awaitLeaders(ctx context.Context, topics []kafka.TopicConfig) error {
+	for _, t := range topics {
+		for partition := range t.NumPartitions {
+			for {
+				_, _, err := c.Bounds(ctx, t.Topic, partition)
+				if err == nil {
+					break
+				}
+				select {
+				case <-ctx.Done():
+					return fmt.Errorf("waiting for topic %s to be ready: %w", t.Topic, err)
+				case <-time.After(pollInterval):
+				}
+			}
+		}
+	}
+	return nil
 }
 
 // DeleteTopics deletes those of the topics that exist, with all they hold, and waits until they are
@@ -103,7 +130,7 @@ func (c *Client) DeleteTopics(ctx context.Context, names []string) error {
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("waiting for topics to be gone: %w", ctx.Err())
-		case <-time.After(metadataTTL / 10):
+		case <-time.After(pollInterval):
 		}
 	}
 }
@@ -128,7 +155,7 @@ func (c *Client) awaitTopic(ctx context.Context, name string) (int, error) {
 		select {
 		case <-ctx.Done():
 			return 0, fmt.Errorf("waiting for topic %s: %w", name, ctx.Err())
-		case <-time.After(metadataTTL / 10):
+		case <-time.After(pollInterval):
 		}
 	}
 }
