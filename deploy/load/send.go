@@ -3,6 +3,7 @@ package load
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -186,8 +187,8 @@ type answer struct {
 		} `json:"prompt_tokens_details"`
 	} `json:"usage"`
 	Error    json.RawMessage `json:"error"`
-	Metadata *metadata       `json:"metadata"`
-	Turnout  *metadata       `json:"turnout"`
+	Metadata json.RawMessage `json:"metadata"`
+	Turnout  json.RawMessage `json:"turnout"` // beside a metadata of the upstream's own
 }
 
 type metadata struct {
@@ -210,17 +211,14 @@ func (r *Result) take(a *answer) {
 	if u := a.Usage; u != nil {
 		r.PromptTokens, r.CompletionTokens, r.CachedTokens = u.PromptTokens, u.CompletionTokens, u.Details.CachedTokens
 	}
-	m := a.Turnout
-	if m == nil {
-		m = a.Metadata
+	ours := a.Turnout
+	if ours == nil {
+		ours = a.Metadata
 	}
-	if m != nil {
-		if m.UsedProvider != "" {
-			r.Provider = m.UsedProvider
-		}
-		if m.RequestID != "" {
-			r.RequestID = m.RequestID
-		}
+	var m metadata
+	if json.Unmarshal(ours, &m) == nil {
+		r.Provider = cmp.Or(m.UsedProvider, r.Provider)
+		r.RequestID = cmp.Or(m.RequestID, r.RequestID)
 		if cost, ok := nanoUSD(m.CostUSD); ok {
 			r.CostNanoUSD = cost
 		}
