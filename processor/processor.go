@@ -81,12 +81,12 @@ type Processor struct {
 	profiles *publish.Profiles
 	ready    *readiness
 
-	sinkMetrics *sink.Metrics
-	publisher   *publish.Publisher
-	lag         *telemetry.GaugeVec
+	sinkMetrics    *sink.Metrics
+	publishMetrics *publish.Metrics
+	lag            *telemetry.GaugeVec
 
-	at         func(point string) // for tests
-	batchDelay time.Duration
+	at                          func(point string) // for tests
+	batchDelay, publishInterval time.Duration
 }
 
 // New prepares a processor and listens; nothing else is connected yet.
@@ -111,18 +111,18 @@ func New(cfg Config, log *slog.Logger, metrics *telemetry.Metrics) (*Processor, 
 	p := &Processor{
 		cfg: cfg, acceptGap: acceptGap, log: log, metrics: metrics, listener: listener,
 		kafka: kafka, conn: conn, letters: deadletter.New(kafka, conn), status: consume.NewStatus(), profiles: publish.NewProfiles(log),
-		sinkMetrics: sink.NewMetrics(metrics), batchDelay: batchDelay,
+		sinkMetrics: sink.NewMetrics(metrics), batchDelay: batchDelay, publishInterval: publishInterval,
 		lag: metrics.GaugeVec("turnout_processor_lag_records", "Records of a partition of this process that are not stored yet.", "partition"),
 	}
 	p.ready = newReadiness(p.status)
-	leads := func() bool { return p.status.Owns(leadingPartition) }
-	p.publisher = publish.New(publish.Config{Interval: publishInterval, Snapshots: cfg.Retention.Snapshots, At: func(point string) { p.point(point) }}, conn, leads, p.status.Changed(),
-		func() []snapshot.Profile { return p.profiles.Live(time.Now()) }, log, metrics)
-	metrics.GaugeFunc("turnout_processor_leader", "1 if this process publishes snapshots.", func() float64 { return number(leads()) })
+	p.publishMetrics = publish.NewMetrics(metrics)
+	metrics.GaugeFunc("turnout_processor_leader", "1 if this process publishes snapshots.", func() float64 { return number(p.leads()) })
 	metrics.GaugeFunc("turnout_processor_partitions", "Partitions of this process.", func() float64 { return float64(len(p.status.Partitions())) })
 	metrics.GaugeFunc("turnout_processor_partitions_stopped", "Partitions of this process that cannot go on.", func() float64 { return float64(len(p.status.Stopped())) })
 	return p, nil
 }
+
+func (p *Processor) leads() bool { return p.status.Owns(leadingPartition) }
 
 func number(yes bool) float64 {
 	if yes {
@@ -176,7 +176,9 @@ func (p *Processor) work(ctx context.Context) error {
 	var tasks sync.WaitGroup
 	defer tasks.Wait()
 	defer cancel()
-	tasks.Go(func() { p.publisher.Run(ctx) })
+	publisher := publish.New(publish.Config{Interval: p.publishInterval, Snapshots: p.cfg.Retention.Snapshots, At: p.point}, p.conn, p.leads, p.status.Changed(),
+		func() []snapshot.Profile { return p.profiles.Live(time.Now()) }, p.log, p.publishMetrics)
+	tasks.Go(func() { publisher.Run(ctx) })
 	tasks.Go(func() { p.profiles.Follow(ctx, p.kafka) })
 	for name, table := range map[string]mirror.Table{groupRequests: mirror.Refusals, groupConfig: mirror.Config} {
 		copier := &mirror.Copier{Kafka: p.kafka, ClickHouse: p.conn, Letters: p.letters, Log: p.log, Table: table}
@@ -211,8 +213,13 @@ func (p *Processor) fold(ctx context.Context) error {
 	storing, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
 
+	final := map[int]int64{} // touched by the sink's goroutine alone, until it has ended
+	stored := func(partition int, next int64) {
+		final[partition] = next
+		p.status.Stored(partition, next)
+	}
 	out := sink.New(sink.Config{Generation: generation, MaxRows: batchRows, MaxDelay: p.batchDelay, Slots: p.cfg.Retention.Slots, Usage: p.cfg.Retention.UsageHourly, Raw: true, At: p.point},
-		p.conn, p.letters, p.log, p.sinkMetrics, time.Now, p.status.Stored)
+		p.conn, p.letters, p.log, p.sinkMetrics, time.Now, stored)
 	worker := &consume.Worker{Kafka: p.kafka, ClickHouse: p.conn, Sink: out, Log: p.log, Status: p.status, Generation: generation, AcceptGap: p.acceptGap}
 	var tasks sync.WaitGroup
 	tasks.Go(func() { out.Run(taking, storing) })
@@ -220,13 +227,12 @@ func (p *Processor) fold(ctx context.Context) error {
 	defer context.AfterFunc(ctx, p.ready.stopping)()
 
 	err = p.kafka.Consume(reading, kafkax.Group{ID: group, Topic: topic.Attempts}, worker.Run)
-	progress := p.status.Progress()
 	stopReading()
 	stopTaking()
 	timer := time.AfterFunc(p.cfg.ShutdownTimeout, giveUp)
 	defer timer.Stop()
 	tasks.Wait()
-	p.commit(context.WithoutCancel(ctx), progress)
+	p.commit(context.WithoutCancel(ctx), final)
 	return err
 }
 

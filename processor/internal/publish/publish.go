@@ -34,22 +34,31 @@ type Publisher struct {
 	changed  <-chan struct{}
 	profiles func() []snapshot.Profile
 	log      *slog.Logger
+	metrics  *Metrics
+}
 
+// Metrics are the publisher's figures.
+type Metrics struct {
 	published telemetry.Counter
 	failed    telemetry.Counter
 	rows      telemetry.Gauge
 	seconds   telemetry.Histogram
 }
 
-// New returns a publisher. leader is asked before each snapshot; changed receives when its answer may
-// have changed; profiles are those to publish, the default one first.
-func New(cfg Config, conn *chx.Conn, leader func() bool, changed <-chan struct{}, profiles func() []snapshot.Profile, log *slog.Logger, m *telemetry.Metrics) *Publisher {
-	return &Publisher{cfg: cfg, conn: conn, leader: leader, changed: changed, profiles: profiles, log: log,
+// NewMetrics registers them.
+func NewMetrics(m *telemetry.Metrics) *Metrics {
+	return &Metrics{
 		published: m.Counter("turnout_processor_snapshots_total", "Snapshots published by this process."),
 		failed:    m.Counter("turnout_processor_snapshot_failures_total", "Snapshots that could not be published."),
 		rows:      m.Gauge("turnout_processor_snapshot_rows", "Rows of the last snapshot published by this process."),
 		seconds:   m.Histogram("turnout_processor_snapshot_seconds", "Time to make and publish a snapshot.", []float64{.01, .05, .1, .25, .5, 1, 2.5, 5, 10}),
 	}
+}
+
+// New returns a publisher. leader is asked before each snapshot; changed receives when its answer may
+// have changed; profiles are those to publish, the default one first.
+func New(cfg Config, conn *chx.Conn, leader func() bool, changed <-chan struct{}, profiles func() []snapshot.Profile, log *slog.Logger, m *Metrics) *Publisher {
+	return &Publisher{cfg: cfg, conn: conn, leader: leader, changed: changed, profiles: profiles, log: log, metrics: m}
 }
 
 // Run publishes at once when it becomes the leader and then at every interval, until ctx ends.
@@ -82,7 +91,7 @@ func (p *Publisher) Run(ctx context.Context) {
 			}
 			complained = ""
 		case ctx.Err() == nil:
-			p.failed.Inc()
+			p.metrics.failed.Inc()
 			if complained != err.Error() {
 				complained = err.Error()
 				p.log.Warn("no snapshot was published", "error", err)
@@ -99,9 +108,9 @@ func (p *Publisher) turn(ctx context.Context, kept *upkeep) error {
 	if err != nil {
 		return err
 	}
-	p.published.Inc()
-	p.rows.Set(float64(head.Rows))
-	p.seconds.Observe(time.Since(started).Seconds())
+	p.metrics.published.Inc()
+	p.metrics.rows.Set(float64(head.Rows))
+	p.metrics.seconds.Observe(time.Since(started).Seconds())
 	return kept.turn(ctx, p.conn, head.AsOf, p.cfg.Snapshots)
 }
 

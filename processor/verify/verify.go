@@ -1,0 +1,137 @@
+// Package verify recounts every bucket from the raw rows and compares: the proof that nothing was
+// lost and nothing counted twice. It states the rules of counting once more, in SQL, so that a
+// mistake in the code that folds does not excuse itself.
+package verify
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"turnout/internal/chx"
+)
+
+// Difference is a bucket that is not what the raw rows say.
+type Difference struct {
+	Kind   string // slot | usage
+	At     time.Time
+	Bucket string // its key, for people
+	Column string
+	Stored int64 // what the folds say
+	Raw    int64 // what the raw rows say
+}
+
+func (d Difference) String() string {
+	return fmt.Sprintf("%s %s of %s: %s is %d, its raw rows make %d", d.Kind, d.At.UTC().Format(time.RFC3339), d.Bucket, d.Column, d.Stored, d.Raw)
+}
+
+// Report is what was compared.
+type Report struct {
+	Slots, Hours int64
+	Differences  []Difference // at most 100 of each kind
+}
+
+const (
+	byok   = "credential_source = 'byok' AND NOT custom_provider"
+	output = "(isNotNull(ttft_us) OR output_tokens > 0)"
+	failed = "outcome IN ('gateway_error', 'upstream_error', 'network_error', 'upstream_timeout')"
+	ended  = "if(finished_at > toDateTime64(0, 6, 'UTC'), finished_at, started_at)"
+)
+
+// slotColumns are the columns of a slot and how they follow from the rows of its attempts.
+var slotColumns = [][2]string{
+	{"attempts", "count()"},
+	{"client_errors", "countIf(outcome = 'client_error')"},
+	{"errors", "countIf(" + failed + ")"},
+	{"rate_limited", "countIf(" + failed + " AND status_code = 429)"},
+	{"geo_blocked", "countIf(" + failed + " AND geo_blocked)"},
+	{"timeouts", "countIf(outcome = 'upstream_timeout')"},
+	{"canceled", "countIf(outcome = 'canceled')"},
+	{"input_tokens", "sum(input_tokens)"},
+	{"cached_input_tokens", "sum(cached_input_tokens)"},
+	{"output_tokens", "sum(output_tokens)"},
+	{"throughput_tokens", "sumIf(output_tokens, output_tokens > 0 AND duration_us > 0)"},
+	{"throughput_us", "sumIf(duration_us, output_tokens > 0 AND duration_us > 0)"},
+	{"ttft_count", "countIf(stream AND ttft_us >= 0)"},
+	{"ttft_us", "sumIf(ttft_us, stream AND ttft_us >= 0)"},
+	{"ttft_histogram_total", "countIf(stream AND ttft_us >= 0)"},
+}
+
+var usageColumns = [][2]string{
+	{"attempts", "count()"},
+	{"requests", "countIf(NOT will_retry)"},
+	{"successes", "countIf(outcome = 'completed')"},
+	{"input_tokens", "sum(input_tokens)"},
+	{"cached_input_tokens", "sum(cached_input_tokens)"},
+	{"cache_write_tokens", "sum(cache_write_tokens + cache_write_1h_tokens)"},
+	{"output_tokens", "sum(output_tokens)"},
+	{"cost_nano_usd", "sum(cost_nano_usd)"},
+}
+
+// Folds compares the buckets of one generation with the raw rows, from a time on. Events must not
+// arrive meanwhile, and raw rows and buckets must both still be kept.
+func Folds(ctx context.Context, conn *chx.Conn, generation uint32, since time.Time) (Report, error) {
+	var report Report
+	slots, err := compare(ctx, conn, "slot", slotColumns, generation, since,
+		"toStartOfInterval(toDateTime("+ended+", 'UTC'), INTERVAL 10 SECOND, 'UTC') AS at, kafka_partition, provider, model, region, if(endpoint = 'embeddings', 'embedding', 'text') AS class, if(custom_provider, organization_id, '') AS organization_id, '' AS project_id",
+		"NOT ("+byok+") AND outcome IN ('completed', 'content_filter', 'gateway_error', 'upstream_error', 'network_error', 'upstream_timeout', 'client_error', 'canceled') AND NOT (outcome = 'canceled' AND NOT "+output+")",
+		&report.Slots)
+	if err != nil {
+		return report, err
+	}
+	hours, err := compare(ctx, conn, "usage", usageColumns, generation, since,
+		"toStartOfHour(toDateTime("+ended+", 'UTC'), 'UTC') AS at, kafka_partition, provider, model, '' AS region, '' AS class, organization_id, project_id", "1", &report.Hours)
+	report.Differences = append(slots, hours...)
+	return report, err
+}
+
+const keys = "at, kafka_partition, provider, model, region, class, organization_id, project_id"
+
+func compare(ctx context.Context, conn *chx.Conn, kind string, columns [][2]string, generation uint32, since time.Time, key, where string, compared *int64) ([]Difference, error) {
+	var raw, stored, total []string
+	for _, c := range columns {
+		raw = append(raw, fmt.Sprintf("toInt64(ifNull(%s, 0)) AS raw_%s, toInt64(0) AS stored_%s", c[1], c[0], c[0]))
+		source := "folds." + c[0]
+		if c[0] == "ttft_histogram_total" {
+			source = "arraySum(folds.ttft_histogram)"
+		}
+		stored = append(stored, fmt.Sprintf("toInt64(0) AS raw_%s, toInt64(sum(%s)) AS stored_%s", c[0], source, c[0]))
+		total = append(total, fmt.Sprintf("('%s', sum(raw_%s), sum(stored_%s))", c[0], c[0], c[0]))
+	}
+	query := fmt.Sprintf(`SELECT at, concat('partition ', toString(kafka_partition), ', ', provider, '/', model, if(region = '', '', concat(':', region)), ' ', class, ' ', organization_id, ' ', project_id) AS bucket,
+			arrayFilter(c -> c.2 != c.3, [%s]) AS differing
+		FROM (
+			SELECT %s, %s FROM attempts FINAL WHERE %s GROUP BY %s HAVING at >= toDateTime(%d, 'UTC')
+			UNION ALL
+			SELECT %s, %s FROM folds FINAL WHERE generation = %d AND kind = '%s' AND at >= toDateTime(%d, 'UTC') GROUP BY %s
+		) GROUP BY %s ORDER BY %s`,
+		strings.Join(total, ", "), key, strings.Join(raw, ", "), where, keys, since.Unix(), keys, strings.Join(stored, ", "), generation, kind, since.Unix(), keys, keys, keys)
+	rows, err := conn.Query(ctx, fmt.Sprintf("SELECT at, bucket, differing.1, differing.2, differing.3 FROM (%s)", query))
+	if err != nil {
+		return nil, fmt.Errorf("recounting %s buckets: %w", kind, err)
+	}
+	defer rows.Close()
+	var out []Difference
+	for rows.Next() {
+		var (
+			at                time.Time
+			bucket            string
+			names             []string
+			fromRaw, inStored []int64
+		)
+		if err := rows.Scan(&at, &bucket, &names, &fromRaw, &inStored); err != nil {
+			return nil, fmt.Errorf("recounting %s buckets: %w", kind, err)
+		}
+		*compared++
+		for i := range names {
+			if len(out) < 100 {
+				out = append(out, Difference{Kind: kind, At: at, Bucket: strings.TrimSpace(bucket), Column: names[i], Stored: inStored[i], Raw: fromRaw[i]})
+			}
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("recounting %s buckets: %w", kind, err)
+	}
+	return out, nil
+}
