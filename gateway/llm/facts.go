@@ -37,6 +37,12 @@ type Facts struct {
 	NoReasoning    bool
 
 	Fields []jsonx.Field // the body's top-level fields in order, for byte edits
+	At     FieldIndex
+}
+
+// FieldIndex says which of Facts.Fields are those the gateway changes, counted from 1; 0: not there.
+type FieldIndex struct {
+	Model, StreamOptions, ToolChoice, Routing, FreeModelsOnly, NoReasoning int
 }
 
 // PromptTokens is the estimate of routing.md 1: round(text/4), halves up, at least 1 for any text,

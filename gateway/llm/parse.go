@@ -47,7 +47,7 @@ type parser struct {
 	facts  *Facts
 	found  finding
 
-	sawModel, sawMessages bool
+	sawMessages bool
 }
 
 // finding is the first value that is not what it should be; empty: none. Its path is worked out when
@@ -74,7 +74,7 @@ func (p *parser) missing(at int, field string) {
 
 func (p *parser) chat() *APIError {
 	c := &p.cursor
-	p.sawModel, p.sawMessages = false, false
+	p.sawMessages = false
 	if k := c.Kind(); k != jsonx.Object {
 		c.Skip()
 		return InvalidJSON("the body must be a JSON object, not " + k.String())
@@ -95,7 +95,7 @@ func (p *parser) chat() *APIError {
 		return invalid(jsonx.Path(p.body, p.found.at)+"."+p.found.missing, "is missing")
 	case p.found.want != "":
 		return invalid(jsonx.Path(p.body, p.found.at), p.found.want+", not "+describe(p.body[p.found.at:]))
-	case !p.sawModel:
+	case p.facts.At.Model == 0:
 		return invalid("model", "is missing; name a model of /v1/models")
 	case !p.sawMessages:
 		return invalid("messages", "is missing; send at least one message")
@@ -121,9 +121,10 @@ func describe(rest []byte) string {
 
 func (p *parser) topField(key []byte) {
 	f, c := p.facts, &p.cursor
+	nth := len(f.Fields) + 1
 	switch string(key) {
 	case "model":
-		p.sawModel = true
+		f.At.Model = nth
 		if at := c.Pos(); c.Kind() != jsonx.String {
 			p.wrong(at, "must be a string")
 		} else if f.Model = c.Text().String(); strings.TrimSpace(f.Model) == "" {
@@ -135,6 +136,7 @@ func (p *parser) topField(key []byte) {
 	case "stream":
 		f.Stream = p.boolean()
 	case "stream_options":
+		f.At.StreamOptions = nth
 		p.streamOptions()
 	case "max_tokens", "max_completion_tokens":
 		f.MaxTokens = max(f.MaxTokens, p.integer(maxTokens))
@@ -145,6 +147,7 @@ func (p *parser) topField(key []byte) {
 	case "tools":
 		p.tools()
 	case "tool_choice":
+		f.At.ToolChoice = nth
 		p.toolChoice()
 	case "response_format":
 		f.ResponseFormat = p.typed()
@@ -163,10 +166,13 @@ func (p *parser) topField(key []byte) {
 	case "prompt_cache_key":
 		f.PromptCacheKey = p.text()
 	case "routing":
+		f.At.Routing = nth
 		p.routing()
 	case "free_models_only":
+		f.At.FreeModelsOnly = nth
 		f.FreeModelsOnly = p.boolean()
 	case "no_reasoning":
+		f.At.NoReasoning = nth
 		f.NoReasoning = p.boolean()
 	}
 }

@@ -40,7 +40,10 @@ func TestParseChatFacts(t *testing.T) {
 		TextChars: 11 + 4 + 4, ToolChars: int64(len(tools)),
 		SessionID: "s", PromptCacheKey: "p", User: "u", Routing: "price", FreeModelsOnly: true}
 	got := *f
-	got.Fields = nil
+	if want := (FieldIndex{Model: 1, StreamOptions: 3, ToolChoice: 10, Routing: 17, FreeModelsOnly: 18, NoReasoning: 19}); got.At != want {
+		t.Errorf("at %+v, want %+v", got.At, want)
+	}
+	got.Fields, got.At = nil, FieldIndex{}
 	a, _ := json.Marshal(got)
 	b, _ := json.Marshal(want)
 	if string(a) != string(b) {
@@ -72,7 +75,7 @@ func TestNullsAreAbsent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.Fields = nil
+	f.Fields, f.At = nil, FieldIndex{}
 	if got, _ := json.Marshal(f); string(got) != string(must(json.Marshal(Facts{Model: "m", N: 1}))) {
 		t.Fatalf("%s", got)
 	}

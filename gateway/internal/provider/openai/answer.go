@@ -1,0 +1,191 @@
+package openai
+
+import (
+	"bytes"
+	"net/http"
+
+	"turnout/gateway/internal/provider"
+	"turnout/gateway/llm"
+	"turnout/internal/jsonx"
+	"turnout/schemas/attempt"
+)
+
+// object is what the gateway looks at in an answer or a chunk, by offsets into it.
+type object struct {
+	fields                             []jsonx.Field
+	model, usage, metadata, turnout    int // index into fields, -1: not there
+	end                                int // behind the closing brace
+	isError                            bool
+	usageKind, metadataKind, modelKind jsonx.Kind
+}
+
+// begin empties the object for the next document.
+func (o *object) begin() {
+	*o = object{fields: o.fields[:0], model: -1, usage: -1, metadata: -1, turnout: -1}
+}
+
+// read walks the top of a document. choices is called with the cursor before their value.
+func (o *object) read(c *jsonx.Cursor, choices func()) {
+	o.begin()
+	if c.Kind() != jsonx.Object {
+		c.Skip()
+		return
+	}
+	for f := c.Object(); c.Next(&f); {
+		field := jsonx.Field{Key: f.KeyStart, Value: c.Pos()}
+		nth := len(o.fields)
+		switch string(f.Key) {
+		case "choices":
+			choices()
+		case "model":
+			o.model, o.modelKind = nth, c.Kind()
+		case "usage":
+			o.usage, o.usageKind = nth, c.Kind()
+		case "metadata":
+			o.metadata, o.metadataKind = nth, c.Kind()
+		case "turnout":
+			o.turnout = nth
+		case "error":
+			o.isError = o.isError || c.Kind() != jsonx.Null
+		case "object", "type":
+			if c.Kind() == jsonx.String && c.Text().Is("error") {
+				o.isError = true
+			}
+		}
+		if c.Pos() == field.Value {
+			c.Skip()
+		}
+		field.End = c.Pos()
+		o.fields = append(o.fields, field)
+	}
+	o.end = c.Pos()
+}
+
+// edit notes what every answer and chunk has changed: model, a metadata that is null, a turnout that is
+// not ours, and usage if it is to be hidden. It reports whether the upstream's own metadata stays.
+func (o *object) edit(edits *jsonx.Edits, data, model []byte, hideUsage bool) (ownMetadata bool) {
+	if o.model >= 0 && (o.modelKind == jsonx.String || o.modelKind == jsonx.Null) {
+		if f := o.fields[o.model]; !bytes.Equal(data[f.Value:f.End], model) {
+			edits.Replace(f.Value, f.End, model)
+		}
+	}
+	ownMetadata = o.metadata >= 0 && o.metadataKind != jsonx.Null
+	dropMetadata := o.metadata >= 0 && !ownMetadata
+	if dropMetadata || o.turnout >= 0 || hideUsage && o.usage >= 0 {
+		edits.DeleteFields(o.fields, func(i int) bool {
+			return dropMetadata && i == o.metadata || i == o.turnout || hideUsage && i == o.usage
+		})
+	}
+	return ownMetadata
+}
+
+// parseAnswer reads a whole plain answer. openEnded: nothing but the end of the connection said where
+// it ends. body is the caller's again afterwards.
+func parseAnswer(call *provider.Call, body []byte, openEnded bool) (*provider.Answer, *llm.Error) {
+	var (
+		c      jsonx.Cursor
+		o      object
+		room   [24]jsonx.Field
+		count  int
+		finish string
+		failed []byte // a choice that ended in an error
+	)
+	if problem := notJSON(body); problem != "" {
+		return nil, provider.Unanswerable(http.StatusOK, problem)
+	}
+	o.fields = room[:0]
+	c.ResetLoose(body)
+	o.read(&c, func() {
+		if c.Kind() != jsonx.Array {
+			return
+		}
+		for a := c.Array(); c.NextItem(&a); {
+			count++
+			start := c.Pos()
+			reason := finishReason(&c)
+			if a.Index == 0 {
+				finish = reason
+			}
+			if reason == "error" && c.Err() == nil {
+				failed = body[start:c.Pos()]
+			}
+		}
+	})
+	if err := c.End(); err != nil {
+		if openEnded && err.Truncated() {
+			return nil, provider.Cut("the answer broke off", err)
+		}
+		return nil, &llm.Error{Class: attempt.UpstreamError, Status: http.StatusOK, Message: "an answer that is no valid JSON", Cause: err}
+	}
+	switch {
+	case o.isError:
+		if e := llm.InBand(body); e != nil {
+			return nil, e
+		}
+		fallthrough
+	case count == 0:
+		return nil, provider.Unanswerable(http.StatusOK, "an answer without choices")
+	case failed != nil:
+		return nil, choiceError(failed)
+	}
+	result := provider.Result{Status: http.StatusOK, FinishReason: finish, Output: true}
+	result.Usage.Source = attempt.UsageMissing
+	if o.usage >= 0 && o.usageKind != jsonx.Null {
+		f := o.fields[o.usage]
+		result.Usage = llm.OpenAIUsage(body[f.Value:f.End], call.ContextLimit)
+	}
+	var editRoom [4]jsonx.Edit
+	edits := jsonx.Edits(editRoom[:0])
+	own := o.edit(&edits, body, jsonx.AppendString(nil, call.Model), false)
+	out := getBuffer()
+	*out = edits.Apply(*out, body)
+	return provider.NewAnswer(*out, o.end-1+edits.Growth(), own, result, func() { putBuffer(out) }), nil
+}
+
+// notJSON says what a body is that does not even begin like an answer; "" if it does.
+func notJSON(body []byte) string {
+	trimmed := bytes.TrimLeft(body, " \t\r\n")
+	switch {
+	case len(trimmed) == 0:
+		return "an empty answer"
+	case trimmed[0] == '<':
+		return "HTML instead of an answer"
+	case trimmed[0] == '{', trimmed[0] == '[':
+		return ""
+	case bytes.HasPrefix(trimmed, []byte("data:")), bytes.HasPrefix(trimmed, []byte("event:")), trimmed[0] == ':':
+		return "a stream where a plain answer was asked"
+	}
+	return "text that is no JSON instead of an answer"
+}
+
+// finishReason reads one choice of a plain answer.
+func finishReason(c *jsonx.Cursor) (reason string) {
+	if c.Kind() != jsonx.Object {
+		c.Skip()
+		return ""
+	}
+	for f := c.Object(); c.Next(&f); {
+		if string(f.Key) == "finish_reason" && c.Kind() == jsonx.String {
+			reason = reasonWord(c.Text())
+		}
+	}
+	return reason
+}
+
+// reasonWord avoids an allocation for the words everybody uses.
+func reasonWord(t jsonx.Text) string {
+	for _, word := range [...]string{"stop", "length", "tool_calls", "content_filter", "error"} {
+		if t.Is(word) {
+			return word
+		}
+	}
+	return t.String()
+}
+
+// choiceError is the failure of a choice whose finish_reason is "error", by the error beside it.
+func choiceError(choice []byte) *llm.Error {
+	if e := llm.InBand(choice); e != nil {
+		return e
+	}
+	return &llm.Error{Class: attempt.UpstreamError, Status: http.StatusInternalServerError, Message: `an answer that ended with finish_reason "error"`}
+}
