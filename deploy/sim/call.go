@@ -3,6 +3,7 @@ package sim
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -51,7 +52,10 @@ func (s *Server) serveCall(w http.ResponseWriter, r *http.Request, p *provider, 
 	_, err := mem.body.ReadFrom(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
 		s.ledger.begin(&c.entry)
-		c.refuse(400, "invalid_request_error", "", "reading body: "+err.Error())
+		if tooLarge := (*http.MaxBytesError)(nil); !errors.As(err, &tooLarge) {
+			c.abort(Canceled)
+		}
+		c.refuse(413, "invalid_request_error", "", fmt.Sprintf("body: is larger than %d bytes", maxBody))
 		return
 	}
 	if endpoint == "embeddings" {

@@ -430,6 +430,24 @@ func TestCloseEndsSilence(t *testing.T) {
 	}
 }
 
+// A caller that leaves while it is still sending is in the ledger all the same.
+func TestHalfARequestIsACall(t *testing.T) {
+	s, base := start(t, sim.Options{Providers: one(nil)})
+	conn, err := net.Dial("tcp", strings.TrimPrefix(base, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{", chatPath)
+	conn.Close()
+	for range 500 {
+		if e := s.Ledger(0); len(e) == 1 && e[0].Outcome == sim.Canceled {
+			return
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+	t.Errorf("ledger %+v", s.Ledger(0))
+}
+
 func TestRateLimit(t *testing.T) {
 	now := time.Unix(1000, 0)
 	s, base := start(t, sim.Options{Now: func() time.Time { return now }, Providers: one(func(b *sim.Behavior) { b.RPM = 3 })})
