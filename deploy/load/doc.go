@@ -8,5 +8,6 @@
 //
 // Prompts are made up, deterministic, and as long as asked in the simulators' tokens (four
 // characters). Replayed Mooncake prompts share the prefixes that their block ids name: every block
-// id has its own text of 512 tokens.
+// id has its own text of 512 tokens. So that answers are as long as the trace says, max_tokens is sent
+// and with it min_tokens, which vLLM and the simulators understand.
 package load
