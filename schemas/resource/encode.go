@@ -316,7 +316,7 @@ func listed(items []string) string {
 }
 
 // plainWord is a text that YAML reads as itself without quotes, in every style.
-var plainWord = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_./-]*$`)
+var plainWord = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_./-]*([ :][A-Za-z0-9_./][A-Za-z0-9_./-]*)*$`)
 
 var reserved = []string{"true", "false", "yes", "no", "on", "off", "null", "y", "n"}
 

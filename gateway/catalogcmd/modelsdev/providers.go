@@ -1,0 +1,70 @@
+package modelsdev
+
+import "turnout/schemas/resource"
+
+// service is what models.dev does not say about a provider, or not in a way that a gateway can use.
+type service struct {
+	protocol string
+	baseURL  string
+	secret   string // environment variable of the credential; "": the first of models.dev's that names a key or token
+	priority float64
+	// n says that the provider returns several choices for one request.
+	n bool
+	// trial marks prices of 0 that hold for trying out, not for traffic.
+	trial bool
+	// noStreamUsage says that it refuses stream_options.
+	noStreamUsage bool
+	// name replaces models.dev's.
+	name string
+}
+
+// services are the providers whose base URL or protocol is curated. Others are taken over where
+// models.dev gives an OpenAI-compatible base URL.
+var services = map[string]service{
+	"openai":         {protocol: resource.ProtocolOpenAI, baseURL: "https://api.openai.com/v1", n: true},
+	"anthropic":      {protocol: resource.ProtocolAnthropic, baseURL: "https://api.anthropic.com/v1"},
+	"google":         {protocol: resource.ProtocolGemini, baseURL: "https://generativelanguage.googleapis.com/v1beta", secret: "GEMINI_API_KEY", priority: 0.8, name: "Google AI Studio"},
+	"google-vertex":  {protocol: resource.ProtocolVertex, baseURL: "https://aiplatform.googleapis.com/v1/projects/${GOOGLE_VERTEX_PROJECT}/locations/{region}", secret: "GOOGLE_APPLICATION_CREDENTIALS", name: "Google Vertex AI"},
+	"azure":          {protocol: resource.ProtocolAzure, baseURL: "https://${AZURE_RESOURCE_NAME}.openai.azure.com/openai/v1", secret: "AZURE_API_KEY", n: true},
+	azureAnthropic:   {protocol: resource.ProtocolAnthropic, baseURL: "https://${AZURE_RESOURCE_NAME}.services.ai.azure.com/anthropic/v1", secret: "AZURE_API_KEY", name: "Azure (Anthropic)"},
+	"amazon-bedrock": {protocol: resource.ProtocolBedrock, baseURL: "https://bedrock-runtime.{region}.amazonaws.com", secret: "AWS_BEARER_TOKEN_BEDROCK"},
+	"groq":           {protocol: resource.ProtocolOpenAI, baseURL: "https://api.groq.com/openai/v1"},
+	"cerebras":       {protocol: resource.ProtocolOpenAI, baseURL: "https://api.cerebras.ai/v1"},
+	"togetherai":     {protocol: resource.ProtocolOpenAI, baseURL: "https://api.together.xyz/v1", n: true},
+	"fireworks-ai":   {protocol: resource.ProtocolOpenAI, baseURL: "https://api.fireworks.ai/inference/v1", n: true},
+	"deepinfra":      {protocol: resource.ProtocolOpenAI, baseURL: "https://api.deepinfra.com/v1/openai", n: true},
+	"deepseek":       {protocol: resource.ProtocolOpenAI, baseURL: "https://api.deepseek.com", priority: 1.2},
+	"moonshotai":     {protocol: resource.ProtocolOpenAI, baseURL: "https://api.moonshot.ai/v1", priority: 1.2},
+	"zai":            {protocol: resource.ProtocolOpenAI, baseURL: "https://api.z.ai/api/paas/v4", priority: 1.2},
+	"minimax":        {protocol: resource.ProtocolOpenAI, baseURL: "https://api.minimax.io/v1", priority: 1.2},
+	"xai":            {protocol: resource.ProtocolOpenAI, baseURL: "https://api.x.ai/v1", n: true},
+	"mistral":        {protocol: resource.ProtocolOpenAI, baseURL: "https://api.mistral.ai/v1", n: true, noStreamUsage: true},
+	"perplexity":     {protocol: resource.ProtocolOpenAI, baseURL: "https://api.perplexity.ai", noStreamUsage: true},
+	"cohere":         {protocol: resource.ProtocolOpenAI, baseURL: "https://api.cohere.ai/compatibility/v1"},
+	"nvidia":         {protocol: resource.ProtocolOpenAI, baseURL: "https://integrate.api.nvidia.com/v1", trial: true},
+}
+
+// azureAnthropic is where Azure serves Claude: another address and another protocol than its own.
+const azureAnthropic = "azure-anthropic"
+
+// same are providers of models.dev whose rows another one has as well.
+var same = map[string]string{"google-vertex-anthropic": "google-vertex"}
+
+// compatible are the client packages that speak the OpenAI protocol to the base URL models.dev gives.
+const compatible = "@ai-sdk/openai-compatible"
+
+// vertexRegions are where Vertex AI serves what it has of its own and of Anthropic. models.dev does
+// not say; regional places cost a tenth more for Claude from 4.5 on.
+var vertexRegions = map[string][]string{
+	"gemini": {"global", "us-central1", "europe-west4"},
+	"claude": {"global", "us-east5", "europe-west1"},
+}
+
+// bedrockRegions are the regions that stand for Bedrock's inference profiles, in catalogue order.
+var bedrockRegions = []struct{ prefix, region string }{
+	{"global.", "global"},
+	{"us.", "us-east-1"},
+	{"eu.", "eu-central-1"},
+	{"jp.", "ap-northeast-1"},
+	{"au.", "ap-southeast-2"},
+}
