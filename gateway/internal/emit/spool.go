@@ -74,13 +74,16 @@ type spool struct {
 	sync groupSync
 }
 
+// atPoint is called at named points; tests kill the process there.
+var atPoint = func(name string) {}
+
 func openSpool(cfg Config, log *slog.Logger, m *metrics) (*spool, error) {
 	dir, err := makeDirectory(cfg.Dir)
 	if err != nil {
 		return nil, err
 	}
 	s := &spool{
-		cfg: cfg, dir: dir, log: log, metrics: m, at: func(string) {},
+		cfg: cfg, dir: dir, log: log, metrics: m, at: atPoint,
 		open: map[uint64]place{}, wake: make(chan struct{}, 1), full: make(chan struct{}, 1),
 	}
 	s.sync.init(s)
