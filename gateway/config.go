@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"turnout/gateway/internal/emit"
 	"turnout/internal/chx"
 	"turnout/internal/config"
 	"turnout/internal/kafkax"
@@ -23,7 +24,7 @@ type Config struct {
 	NodeID      string        `koanf:"node_id" help:"name of this node in events (default: the host's name)"`
 	Resources   []string      `koanf:"resources" help:"resource files or folders, separated by commas"`
 
-	Spool      Spool         `koanf:"spool"`
+	Spool      emit.Config   `koanf:"spool"`
 	Kafka      kafkax.Config `koanf:"kafka"`
 	ClickHouse chx.Config    `koanf:"clickhouse"`
 
@@ -40,20 +41,12 @@ type Config struct {
 	Log telemetry.Log `koanf:"log"`
 }
 
-// Spool is the local log of events in front of Kafka.
-type Spool struct {
-	Dir      string `koanf:"dir" help:"folder of the event spool"`
-	MaxBytes int64  `koanf:"max_bytes" help:"room for events that Kafka has not taken yet"`
-	Fsync    string `koanf:"fsync" help:"always, interval or never"`
-	WhenFull string `koanf:"when_full" help:"reject: refuse requests; drop_oldest: lose events"`
-}
-
 // DefaultConfig is what a gateway does when it is told nothing.
 func DefaultConfig() Config {
 	return Config{
 		Listen:          "127.0.0.1:8080",
 		AdminListen:     "127.0.0.1:8081",
-		Spool:           Spool{Dir: ".turnout/spool", MaxBytes: 4 << 30, Fsync: "always", WhenFull: "reject"},
+		Spool:           emit.Default(),
 		Kafka:           kafkax.Default(),
 		ClickHouse:      chx.Default(),
 		PollInterval:    time.Minute,
@@ -85,18 +78,6 @@ func (c *Config) Validate() error {
 	if host := address("admin_listen", c.AdminListen); !loopback(host) && c.AdminToken == "" {
 		wrong("admin_token: needed because admin_listen %q is not a loopback address", c.AdminListen)
 	}
-	if c.Spool.Dir == "" {
-		wrong("spool.dir: empty; give a folder on a disk that survives the process")
-	}
-	if c.Spool.MaxBytes < 1<<20 {
-		wrong("spool.max_bytes: %d is below 1048576", c.Spool.MaxBytes)
-	}
-	if c.Spool.Fsync != "always" && c.Spool.Fsync != "interval" && c.Spool.Fsync != "never" {
-		wrong("spool.fsync: %q is none of always, interval, never", c.Spool.Fsync)
-	}
-	if c.Spool.WhenFull != "reject" && c.Spool.WhenFull != "drop_oldest" {
-		wrong("spool.when_full: %q is neither reject nor drop_oldest", c.Spool.WhenFull)
-	}
 	for _, d := range []struct {
 		key   string
 		value time.Duration
@@ -124,7 +105,7 @@ func (c *Config) Validate() error {
 	if _, err := c.exploration(); err != nil {
 		mistakes = append(mistakes, err)
 	}
-	return errors.Join(append(mistakes, c.Kafka.Validate(), c.ClickHouse.Validate(), c.Log.Validate())...)
+	return errors.Join(append(mistakes, c.Spool.Validate(), c.Kafka.Validate(), c.ClickHouse.Validate(), c.Log.Validate())...)
 }
 
 // exploration returns the rate that replaces the projects' own, or nil where none is set.

@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"cmp"
-	"math"
 	"slices"
 	"time"
 
@@ -11,9 +10,6 @@ import (
 	"turnout/gateway/llm"
 	"turnout/gateway/routing"
 )
-
-// largePrompt is the estimate above which the smallest model of a family is not considered for auto.
-const largePrompt = 10_000
 
 // chooseModel answers the model auto (routing.md 10): of the models that can serve the request the
 // cheapest by list price, then the usual choice inside it. A session stays with its model.
@@ -30,29 +26,23 @@ func (r *run) chooseModel(now time.Time) *llm.APIError {
 			models = r.pinned(models, place, now)
 		}
 	}
-	best, least := -1, math.Inf(1)
+	if len(models) == 0 {
+		return &llm.APIError{Status: 400, Type: "invalid_request_error", Code: routing.ErrNoProvider, Param: "model",
+			Message: "the catalogue has none of the models that auto chooses from, or none that fits free_models_only and reasoning_effort; name a model that GET /v1/models lists"}
+	}
+	candidates := make([]routing.Model, len(models))
 	r.options = r.options[:0]
 	for i, m := range models {
 		r.prepare(plans.get(r.access.Project, m), now)
-		routing.Decide(&r.in, &r.first)
-		if r.first.Selected < 0 {
-			continue
-		}
-		r.eligible(&r.first)
-		for j := range r.first.Scores {
-			price := r.in.Candidates[r.first.Scores[j].Candidate].Schedule.At(r.in.Request.PromptTokens, "")
-			if list := (float64(price.Input) + float64(price.Output)) / 2; list < least {
-				best, least = i, list
-			}
+		candidates[i] = routing.Model{ID: m.ID, Family: m.Family, Candidates: slices.Clone(r.in.Candidates)}
+		if routing.Decide(&r.in, &r.first); r.first.Selected >= 0 {
+			r.eligible(&r.first) // what the baseline compares with
 		}
 	}
+	best := routing.ChooseModel(&r.in, candidates, &r.first)
 	if best < 0 {
-		if len(models) == 0 {
-			r.plan = nil
-			return &llm.APIError{Status: 400, Type: "invalid_request_error", Code: routing.ErrNoProvider, Param: "model",
-				Message: "the catalogue has none of the models that auto chooses from, or none that fits free_models_only, reasoning_effort and no_reasoning; name a model that GET /v1/models lists"}
-		}
-		return nil // the last decision says why
+		r.plan = nil // of no single model
+		return nil   // the decision says why
 	}
 	r.prepare(plans.get(r.access.Project, models[best]), now)
 	routing.Decide(&r.in, &r.first)
@@ -87,9 +77,6 @@ func (r *run) autoModels(now time.Time) []*catalog.Model {
 				out = append(out, m)
 			}
 		}
-		if f.PromptTokens() > largePrompt {
-			out = withoutSmallest(out)
-		}
 	}
 	if f.ReasoningEffort != "" && f.ReasoningEffort != "none" {
 		out = slices.DeleteFunc(out, func(m *catalog.Model) bool { return !reasons(m) })
@@ -112,28 +99,6 @@ func (r *run) every(now time.Time, fits func(*catalog.Model) bool) []*catalog.Mo
 
 func reasons(m *catalog.Model) bool {
 	return slices.ContainsFunc(m.Candidates, func(c catalog.Candidate) bool { return slices.Contains(c.Mapping.Capabilities, "reasoning") })
-}
-
-// withoutSmallest drops the cheapest model of each family that has more than one here.
-func withoutSmallest(models []*catalog.Model) []*catalog.Model {
-	list := func(m *catalog.Model) float64 {
-		least := math.Inf(1)
-		for i := range m.Candidates {
-			p := &m.Candidates[i].Price
-			least = min(least, float64(p.Input)+float64(p.Output))
-		}
-		return least
-	}
-	smallest, members := map[string]*catalog.Model{}, map[string]int{}
-	for _, m := range models {
-		members[m.Family]++
-		if s := smallest[m.Family]; s == nil || list(m) < list(s) {
-			smallest[m.Family] = m
-		}
-	}
-	return slices.DeleteFunc(slices.Clone(models), func(m *catalog.Model) bool {
-		return m.Family != "" && members[m.Family] > 1 && smallest[m.Family] == m
-	})
 }
 
 func b2i(b bool) int {

@@ -193,17 +193,20 @@ func (r *run) newCall(at step, use state.Use, e *attempt.Event) *provider.Call {
 	return c
 }
 
-// forwarded are the client's headers that the upstream may see.
+// forwarded are the client's headers that the upstream may see; mostly there are none.
 func (r *run) forwarded(l *leg) http.Header {
-	h := make(http.Header, 2+len(l.candidate.Provider.ForwardHeaders))
-	h["User-Agent"] = []string{r.d.cfg.UserAgent}
-	if v := r.req.Header["Openai-Beta"]; len(v) > 0 {
-		h["Openai-Beta"] = v
-	}
-	for _, name := range l.candidate.Provider.ForwardHeaders {
+	var h http.Header
+	add := func(name string) {
 		if v := r.req.Header.Values(name); len(v) > 0 {
+			if h == nil {
+				h = http.Header{}
+			}
 			h[http.CanonicalHeaderKey(name)] = v
 		}
+	}
+	add("OpenAI-Beta")
+	for _, name := range l.candidate.Provider.ForwardHeaders {
+		add(name)
 	}
 	return h
 }

@@ -37,7 +37,6 @@ type Config struct {
 	NodeID string
 	// Exploration replaces the projects' exploration rate under every strategy; nil: it does not.
 	Exploration *float64
-	UserAgent   string // what upstreams see
 	// AutoModels are what the model auto chooses from, as far as the catalogue has them.
 	AutoModels []string
 	Log        *slog.Logger

@@ -3,7 +3,6 @@ package dispatch
 import (
 	"math/rand/v2"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -16,9 +15,6 @@ import (
 	"turnout/gateway/routing"
 	"turnout/schemas/attempt"
 )
-
-// maxConsidered is how many candidates an event holds.
-const maxConsidered = 32
 
 func newID() string { return uuid.Must(uuid.NewV7()).String() }
 
@@ -97,7 +93,8 @@ func (r *run) startEvent(at step, use state.Use, began time.Time) *attempt.Event
 		e.OriginalUptime = number(d.OriginalUptime)
 	}
 	if len(r.calls) == 0 {
-		e.Considered, e.ConsideredTotal = r.considered()
+		r.seen = r.first.Considered(&r.in, nil)
+		e.Considered, e.ConsideredTotal = r.seen, len(r.in.Candidates)
 		if d.Reason == routing.RandomExploration || d.Propensity < 1 {
 			e.Draw = number(d.Draw)
 		}
@@ -198,102 +195,4 @@ func (r *run) eligible(d *routing.Decision) {
 		c := &r.in.Candidates[d.Scores[i].Candidate]
 		r.options = append(r.options, pricing.Option{Model: c.Model, Provider: c.Provider, Region: c.Region, Schedule: c.Schedule})
 	}
-}
-
-// considered is what the first decision saw: every candidate, or the best and the extreme ones of too
-// many, and those that were dropped.
-func (r *run) considered() ([]attempt.Considered, int) {
-	d := &r.first
-	total := len(d.Scores) + len(d.Excluded)
-	out := make([]attempt.Considered, 0, min(total, maxConsidered))
-	for _, i := range r.shown() {
-		s := &d.Scores[i]
-		c := &r.in.Candidates[s.Candidate]
-		score := routing.Round6(s.Score)
-		entry := attempt.Considered{
-			Provider: c.Provider, Region: c.Region, Score: &score, Price: s.Price, Priority: s.Priority, CacheSupported: s.CacheSupport,
-		}
-		figures := new([3]float64)
-		known := func(bit routing.Known, at int, v float64) *float64 {
-			if s.Known&bit == 0 {
-				return nil
-			}
-			figures[at] = v
-			return &figures[at]
-		}
-		entry.Uptime = known(routing.KnownUptime, 0, s.Uptime)
-		entry.Throughput = known(routing.KnownThroughput, 1, s.Throughput)
-		entry.Latency = known(routing.KnownLatency, 2, s.Latency)
-		if s.LostTo >= 0 {
-			entry.LostToRegion = r.in.Candidates[s.LostTo].Region
-		}
-		r.cooling(&entry, c)
-		out = append(out, entry)
-	}
-	for _, x := range d.Excluded {
-		if len(out) == maxConsidered {
-			break
-		}
-		c := &r.in.Candidates[x.Candidate]
-		entry := attempt.Considered{Provider: c.Provider, Region: c.Region, ExcludedCode: x.Code.String()}
-		r.cooling(&entry, c)
-		out = append(out, entry)
-	}
-	return out, total
-}
-
-func (r *run) cooling(entry *attempt.Considered, c *routing.Candidate) {
-	switch c.Cooling {
-	case routing.CoolingErrors:
-		entry.CooldownCause = string(state.CauseErrors)
-	case routing.CoolingRateLimit:
-		entry.CooldownCause = string(state.CauseRateLimit)
-	default:
-		return
-	}
-	entry.CooldownEndsMS = c.CooldownEndsMS
-}
-
-// shown are the scores that an event has room for, in candidate order.
-func (r *run) shown() []int {
-	d := &r.first
-	all := make([]int, len(d.Scores))
-	for i := range all {
-		all[i] = i
-	}
-	if len(all) <= maxConsidered {
-		return all
-	}
-	by := slices.Clone(all)
-	slices.SortStableFunc(by, func(a, b int) int { return compare(d.Scores[a].Score, d.Scores[b].Score) })
-	keep := map[int]bool{}
-	for i := range d.Scores {
-		if d.Scores[i].Candidate == d.Selected {
-			keep[i] = true
-		}
-	}
-	for _, of := range []func(s *routing.Scored) float64{
-		func(s *routing.Scored) float64 { return s.Price }, func(s *routing.Scored) float64 { return s.Latency },
-		func(s *routing.Scored) float64 { return -s.Uptime }, func(s *routing.Scored) float64 { return -s.Throughput },
-	} {
-		best := slices.MinFunc(all, func(a, b int) int { return compare(of(&d.Scores[a]), of(&d.Scores[b])) })
-		keep[best] = true
-	}
-	for _, i := range by {
-		if len(keep) == maxConsidered {
-			break
-		}
-		keep[i] = true
-	}
-	return slices.DeleteFunc(all, func(i int) bool { return !keep[i] })
-}
-
-func compare(a, b float64) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
 }

@@ -52,9 +52,8 @@ func (r *run) object(b []byte) []byte {
 		b = r.appendExcluded(b)
 	}
 	if r.plan != nil && r.req.Explain {
-		considered, _ := r.considered()
 		b = append(b, `,"considered":`...)
-		b = attempt.AppendConsidered(b, considered)
+		b = attempt.AppendConsidered(b, r.seen)
 	}
 	return append(b, '}')
 }

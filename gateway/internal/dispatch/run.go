@@ -42,7 +42,8 @@ type run struct {
 	first   routing.Decision // the first attempt's
 	next    routing.Decision // a later attempt's
 	retry   routing.Retry
-	options options // auto: what the other models would have been
+	options options              // auto: what the other models would have been
+	seen    []attempt.Considered // what the first decision saw; the log's too, so never changed
 
 	calls []call // made so far
 	meta  []byte
@@ -202,7 +203,8 @@ func (r *run) refuse(failed *llm.APIError) {
 		e.ErrorMessage = failed.Message
 	}
 	if r.plan != nil {
-		e.Considered, e.ConsideredTotal = r.considered()
+		r.seen = r.first.Considered(&r.in, nil)
+		e.Considered, e.ConsideredTotal = r.seen, len(r.in.Candidates)
 	}
 	r.d.events.Refuse(&e)
 	r.reply.Fail(failed, r.extra())

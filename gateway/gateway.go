@@ -1,0 +1,349 @@
+// Package gateway wires one gateway node together: this file and config.go are all there is to it,
+// the parts are in the packages below.
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+
+	"turnout/gateway/internal/dispatch"
+	"turnout/gateway/internal/emit"
+	"turnout/gateway/internal/httpapi"
+	"turnout/gateway/internal/poll"
+	"turnout/gateway/internal/provider"
+	"turnout/gateway/internal/provider/openai"
+	"turnout/gateway/internal/state"
+	"turnout/gateway/internal/tenant"
+	"turnout/internal/chx"
+	"turnout/internal/config"
+	"turnout/internal/kafkax"
+	"turnout/internal/lifecycle"
+	"turnout/internal/telemetry"
+	"turnout/schemas/attempt"
+	"turnout/schemas/resource"
+)
+
+// autoModels are what the model auto chooses from, as far as the catalogue has them (routing.md 10).
+var autoModels = []string{"claude-opus-4-6", "claude-sonnet-4-6", "claude-haiku-4-5", "gpt-5.4", "gpt-5.4-mini", "gpt-5.4-nano"}
+
+// Gateway is one node.
+type Gateway struct {
+	cfg Config
+	log *slog.Logger
+
+	metrics  *telemetry.Metrics
+	kafka    *kafkax.Client
+	ch       *chx.Conn
+	tenants  *tenant.Store
+	events   *emit.Log
+	state    *state.Store
+	poller   *poll.Poller
+	adapters map[string]provider.Adapter
+	upstream *provider.Transports
+	api      *httpapi.API
+	server   *http.Server
+	admin    *http.Server
+
+	listener      net.Listener
+	adminListener net.Listener
+
+	stopping   atomic.Bool
+	configRead atomic.Pointer[string] // why the configuration topic was not read yet; nil: it was
+}
+
+// Main is `turnout gateway`.
+func Main(ctx context.Context, env lifecycle.Env, known []string) error {
+	cfg := DefaultConfig()
+	cfg.ExplorationRate, _ = env.Lookup("EXPLORATION_RATE")
+	result, err := config.Load("gateway", &cfg, env, known)
+	if err != nil {
+		return err
+	}
+	if result.CheckOnly {
+		if _, err := resource.ParseFiles(cfg.Resources); err != nil {
+			return lifecycle.Usage(err)
+		}
+		_, _ = fmt.Fprintln(env.Stdout, "settings and resources are well")
+		return nil
+	}
+	g, err := New(cfg, cfg.Log.New(env.Stderr), env.Lookup)
+	if err != nil {
+		return err
+	}
+	return g.Run(ctx)
+}
+
+// Run is New and Gateway.Run, with the process's own environment for secrets.
+func Run(ctx context.Context, cfg Config, log *slog.Logger) error {
+	g, err := New(cfg, log, os.LookupEnv)
+	if err != nil {
+		return err
+	}
+	return g.Run(ctx)
+}
+
+// New puts a node together. It touches the disk, for the spool and the resources, and no network.
+// lookup gives the environment variables that secrets and base URLs name.
+func New(cfg Config, log *slog.Logger, lookup func(string) (string, bool)) (_ *Gateway, err error) {
+	uuid.EnableRandPool()
+	if cfg.NodeID == "" {
+		cfg.NodeID = hostname()
+	}
+	exploration, err := cfg.exploration()
+	if err != nil {
+		return nil, err
+	}
+	hashKey, err := hashKey(cfg)
+	if err != nil {
+		return nil, err
+	}
+	g := &Gateway{cfg: cfg, log: log, metrics: telemetry.NewMetrics()}
+	notYet := "the configuration topic has not been read yet"
+	g.configRead.Store(&notYet)
+	defer func() {
+		if err != nil {
+			g.release(context.Background())
+		}
+	}()
+
+	if g.tenants, err = tenant.Open(cfg.Resources, tenant.Options{
+		Lookup:   lookup,
+		OnChange: g.resourcesChanged,
+		OnError:  func(err error) { log.Error("resources refused, the last good ones stay", "error", err) },
+	}); err != nil {
+		return nil, err
+	}
+	g.reportProblems(g.tenants.Current())
+	if g.kafka, err = kafkax.Open(cfg.Kafka, log); err != nil {
+		return nil, err
+	}
+	if g.ch, err = chx.Open(cfg.ClickHouse); err != nil {
+		return nil, err
+	}
+	g.poller = poll.New(g.ch, cfg.PollInterval, time.Now, log)
+	if g.state, err = state.New(state.Config{NodeID: cfg.NodeID, HashKey: hashKey, Now: g.poller.Now, Log: log}); err != nil {
+		return nil, err
+	}
+	if g.events, err = emit.Open(cfg.Spool, g.kafka, log, g.metrics); err != nil {
+		return nil, err
+	}
+	g.events.OnAck(g.poller.Acked)
+	g.upstream = provider.NewTransports(nil)
+	g.adapters = map[string]provider.Adapter{
+		resource.ProtocolOpenAI: openai.New(g.upstream, "turnout/"+lifecycle.Version, time.Now),
+	}
+	observer := g.observe()
+	d := dispatch.New(dispatch.Config{
+		NodeID: cfg.NodeID, Exploration: exploration, AutoModels: autoModels,
+		Log: log, Observe: observer.attempt,
+	}, g.tenants, g.events, g.state, g.poller, g.adapters)
+	g.api, g.server = httpapi.New(httpapi.Config{
+		MaxBodyBytes: cfg.MaxBodyBytes, MaxInFlight: cfg.MaxInFlight, HeartbeatAfter: cfg.HeartbeatAfter, HeartbeatEvery: cfg.HeartbeatEvery,
+		Version: lifecycle.Version, Log: log, Ready: g.Ready, Notes: g.notes, Observe: observer.request,
+	}, d)
+	g.admin = httpapi.NewAdmin(&admin{g}, g.metrics.Handler(), cfg.AdminToken.Reveal(), log)
+	return g, nil
+}
+
+// Run serves until ctx ends, and stops in this order:
+//
+//  1. the node says that it is not ready,
+//  2. and waits drain_delay for balancers to notice;
+//  3. it stops accepting,
+//  4. lets running requests end within shutdown_timeout,
+//  5. and cancels the rest, each of which still records its end;
+//  6. the spool is drained into Kafka for a moment: what stays is on the disk and the next node's;
+//  7. the state topic, the poller and the resource files are let go, and the caches closed;
+//  8. the admin address goes last, so that the stop can be watched.
+func (g *Gateway) Run(ctx context.Context) error {
+	err := g.listen(ctx)
+	if err != nil {
+		g.release(context.Background())
+		return err
+	}
+	requests, cancelRequests := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cancelRequests(nil)
+	g.server.BaseContext = func(net.Listener) context.Context { return requests }
+	background, stopBackground := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopBackground()
+	var running sync.WaitGroup
+	running.Go(func() { g.state.Run(background, g.kafka) })
+	running.Go(func() { g.poller.Run(background) })
+	running.Go(func() { g.readConfig(background) })
+	running.Go(func() { g.publishProfiles(background) })
+	running.Go(func() { g.greet(background) })
+
+	ended := make(chan error, 2)
+	serve := func(name string, s *http.Server, l net.Listener) {
+		if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			ended <- fmt.Errorf("serving %s: %w", name, err)
+		}
+	}
+	running.Go(func() { serve("clients", g.server, g.listener) })
+	running.Go(func() { serve("admin", g.admin, g.adminListener) })
+	g.log.Info("listening", "listen", g.listener.Addr().String(), "admin_listen", g.adminListener.Addr().String(), "node_id", g.cfg.NodeID)
+
+	select {
+	case <-ctx.Done():
+	case err = <-ended:
+	}
+	g.stopping.Store(true)                      // 1
+	pause(g.cfg.DrainDelay, ended)              // 2
+	g.shutdown(g.server, g.cfg.ShutdownTimeout) // 3, 4
+	cancelRequests(dispatch.ErrShutdown)        // 5
+	g.shutdown(g.server, cancelGrace)           //
+	_ = g.server.Close()                        //
+	drain, cancel := context.WithTimeout(context.Background(), g.drainTime())
+	defer cancel()
+	if left := g.events.Close(drain); left != nil { // 6
+		g.log.Warn("stopping", "error", left)
+	}
+	stopBackground() // 7
+	_ = g.admin.Close()
+	running.Wait()
+	g.events = nil
+	g.release(drain)
+	g.log.Info("stopped")
+	return err
+}
+
+// listen takes the addresses, once.
+func (g *Gateway) listen(ctx context.Context) (err error) {
+	if g.listener != nil {
+		return nil
+	}
+	if g.listener, err = httpapi.Listen(ctx, g.cfg.Listen); err != nil {
+		return fmt.Errorf("listen: %w (another address: --listen)", err)
+	}
+	if g.adminListener, err = httpapi.Listen(ctx, g.cfg.AdminListen); err != nil {
+		_ = g.listener.Close()
+		return fmt.Errorf("admin_listen: %w (another address: --admin-listen)", err)
+	}
+	return nil
+}
+
+const cancelGrace = 2 * time.Second
+
+func (g *Gateway) drainTime() time.Duration {
+	return min(max(g.cfg.ShutdownTimeout/4, time.Second), 5*time.Second)
+}
+
+func (g *Gateway) shutdown(s *http.Server, limit time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	if err := s.Shutdown(ctx); err != nil && g.api.InFlight() > 0 {
+		g.log.Warn("requests still run", "in_flight", g.api.InFlight(), "after", limit.String())
+	}
+}
+
+// release frees what New took, as far as it came.
+func (g *Gateway) release(ctx context.Context) {
+	if g.events != nil {
+		_ = g.events.Close(ctx)
+	}
+	if g.upstream != nil {
+		g.upstream.CloseIdle()
+	}
+	if g.state != nil {
+		g.state.Close()
+	}
+	if g.tenants != nil {
+		g.tenants.Close()
+	}
+	if g.ch != nil {
+		_ = g.ch.Close()
+	}
+	if g.kafka != nil {
+		g.kafka.Close()
+	}
+}
+
+func pause(d time.Duration, ended <-chan error) {
+	if d <= 0 {
+		return
+	}
+	select {
+	case <-time.After(d):
+	case <-ended:
+	}
+}
+
+func (g *Gateway) resourcesChanged(v *tenant.View) {
+	g.log.Info("resources changed", "models", len(v.Set.Models), "providers", len(v.Set.Providers), "projects", len(v.Set.Projects))
+	g.reportProblems(v)
+}
+
+// reportProblems says what is configured but not served.
+func (g *Gateway) reportProblems(v *tenant.View) {
+	for _, p := range v.Problems {
+		g.log.Warn("left out", "subject", p.Subject, "problem", p.Message)
+	}
+	for i := range v.Set.Providers {
+		if p := &v.Set.Providers[i]; p.Protocol != resource.ProtocolOpenAI {
+			g.log.Warn("left out", "subject", "provider "+p.ID, "problem", "protocol "+p.Protocol+" is not spoken by this version")
+		}
+	}
+}
+
+// observer keeps the node's own figures.
+type observer struct {
+	requests *telemetry.CounterVec
+	seconds  *telemetry.HistogramVec
+	attempts *telemetry.CounterVec
+	overhead telemetry.Histogram
+}
+
+func (g *Gateway) observe() *observer {
+	m := g.metrics
+	m.GaugeFunc("turnout_gateway_requests_in_flight", "Requests being served.", func() float64 { return float64(g.api.InFlight()) })
+	m.GaugeFunc("turnout_gateway_snapshot_age_seconds", "Age of the snapshot in use; -1 without one.", func() float64 {
+		s := g.poller.Status()
+		if s.ID == "" {
+			return -1
+		}
+		return g.poller.Now().Sub(s.AsOf).Seconds()
+	})
+	m.GaugeFunc("turnout_gateway_clock_offset_seconds", "The node's clock minus ClickHouse's.", func() float64 { return g.poller.Offset().Seconds() })
+	m.GaugeFunc("turnout_gateway_own_attempts", "Own attempts that no snapshot holds yet.", func() float64 { return float64(g.poller.Status().Own) })
+	m.GaugeFunc("turnout_gateway_state_backlog", "State records waiting for Kafka.", func() float64 {
+		waiting, _ := g.state.Backlog()
+		return float64(waiting)
+	})
+	m.GaugeFunc("turnout_gateway_ready", "1 if the node is ready.", func() float64 {
+		if len(g.Ready()) == 0 {
+			return 1
+		}
+		return 0
+	})
+	return &observer{
+		requests: m.CounterVec("turnout_gateway_requests_total", "Answered requests.", "route", "status"),
+		seconds: m.HistogramVec("turnout_gateway_request_seconds", "From a request's first byte to its answer's last.",
+			[]float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}, "route"),
+		attempts: m.CounterVec("turnout_gateway_attempts_total", "Finished upstream attempts.", "provider", "outcome"),
+		overhead: m.Histogram("turnout_gateway_overhead_seconds", "The gateway's own share of a request.",
+			[]float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .1}),
+	}
+}
+
+func (o *observer) request(route string, status int, d time.Duration) {
+	o.requests.WithLabelValues(route, strconv.Itoa(status)).Inc()
+	o.seconds.WithLabelValues(route).Observe(d.Seconds())
+}
+
+func (o *observer) attempt(e *attempt.Event) {
+	o.attempts.WithLabelValues(e.Provider, string(e.Outcome)).Inc()
+	if !e.WillRetry {
+		o.overhead.Observe(float64(e.OverheadUS) / 1e6)
+	}
+}
