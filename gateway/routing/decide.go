@@ -214,8 +214,7 @@ func (d *Decision) choose(in *Input, retry *Retry) {
 
 	kept := -1
 	switch {
-	case retry != nil:
-	case session:
+	case session && retry == nil:
 		kept = d.well(in, in.State.Pin, in.Config.Session.UptimeThreshold, r.ReasoningBound)
 	case prefers:
 		kept = d.well(in, in.State.Preferred, in.Config.Sticky.UptimeThreshold, false)
