@@ -37,15 +37,13 @@ type Options struct {
 	Databases []string
 	// MemoryBytes caps the whole server. Default 3 GiB; one query may take half of it.
 	MemoryBytes int64
-	// CertFile and KeyFile (PEM) add a TLS listener for the native protocol; see Server.SecureAddr.
-	CertFile, KeyFile string
 }
 
 // Server is a running ClickHouse.
 type Server struct {
 	*Process
-	httpPort, nativePort, securePort int
-	password                         config.Secret
+	httpPort, nativePort int
+	password             config.Secret
 }
 
 // StartClickHouse starts the server and returns when it answers. It outlives ctx; Stop or Kill ends
@@ -68,6 +66,11 @@ func StartClickHouse(ctx context.Context, o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("clickhouse data directory: %w", err)
 	}
+	lock, err := lockDir("clickhouse", dir)
+	if err != nil {
+		return nil, err
+	}
+	defer lock.Close()
 	s := &Server{}
 	layout := layoutOf(dir)
 	if s.password, err = layout.prepare(o); err != nil {
@@ -75,7 +78,7 @@ func StartClickHouse(ctx context.Context, o Options) (*Server, error) {
 	}
 
 	args := append([]string{"clickhouse", "--lib", library, "--"}, layout.arguments(o)...)
-	if s.Process, err = spawn("clickhouse", layout.log, args...); err != nil {
+	if s.Process, err = spawn("clickhouse", layout.log, lock, args...); err != nil {
 		return nil, err
 	}
 	err = s.Await(ctx, func() (bool, error) {
@@ -83,9 +86,6 @@ func StartClickHouse(ctx context.Context, o Options) (*Server, error) {
 		switch {
 		case err == nil:
 			s.httpPort, s.nativePort = ports[0], ports[1]
-			if o.CertFile != "" {
-				s.securePort = ports[2]
-			}
 			return true, nil
 		case !errors.Is(err, fs.ErrNotExist):
 			return false, err
@@ -144,9 +144,6 @@ func (s *Server) HTTPAddr() string { return process.Loopback(s.httpPort) }
 // NativeAddr is the host:port of the native listener.
 func (s *Server) NativeAddr() string { return process.Loopback(s.nativePort) }
 
-// SecureAddr is the host:port of the native TLS listener, if Options asked for one.
-func (s *Server) SecureAddr() string { return process.Loopback(s.securePort) }
-
 // layout is what stands where in the data directory.
 type layout struct {
 	data, config, users, password, ports, log string
@@ -184,12 +181,6 @@ func (l layout) prepare(o Options) (config.Secret, error) {
 }
 
 func (l layout) arguments(o Options) []string {
-	listen := "SYSTEM START LISTEN HTTP; SYSTEM START LISTEN TCP; "
-	ports := "getServerPort('http_port'), getServerPort('tcp_port')"
-	if o.CertFile != "" {
-		listen += "SYSTEM START LISTEN TCP SECURE; "
-		ports += ", getServerPort('tcp_port_secure')"
-	}
 	return []string{
 		"--interactive", "--disable_suggestion", "--progress=off", "--progress-table=off", "--history_file=/dev/null",
 		"--config-file=" + l.config,
@@ -199,7 +190,7 @@ func (l layout) arguments(o Options) []string {
 		"--tcp_port=" + strconv.Itoa(o.NativePort),
 		"--listen_host=127.0.0.1",
 		// The file appears when every listener is up, and only then.
-		"--query=" + listen + "SELECT " + ports + " INTO OUTFILE '" + l.ports + "' TRUNCATE FORMAT TSV",
+		"--query=SYSTEM START LISTEN HTTP; SYSTEM START LISTEN TCP; SELECT getServerPort('http_port'), getServerPort('tcp_port') INTO OUTFILE '" + strings.ReplaceAll(l.ports, "'", "\\'") + "' TRUNCATE FORMAT TSV",
 	}
 }
 

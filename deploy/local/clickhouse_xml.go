@@ -22,13 +22,8 @@ func serverXML(l layout, o Options) string {
 	element("background_schedule_pool_size", "8")
 	element("background_fetches_pool_size", "1")
 	element("background_common_pool_size", "2")
-	b.WriteString("<logger><level>warning</level><console>1</console></logger>\n")
+	b.WriteString("<logger><level>warning</level><console>1</console><console_log_level>warning</console_log_level></logger>\n")
 	b.WriteString("<query_log><database>system</database><table>query_log</table><flush_interval_milliseconds>5000</flush_interval_milliseconds><ttl>event_date + INTERVAL 3 DAY DELETE</ttl></query_log>\n")
-	if o.CertFile != "" {
-		// Port 0: a free one, like the others.
-		element("tcp_port_secure", "0")
-		fmt.Fprintf(&b, "<openSSL><server><certificateFile>%s</certificateFile><privateKeyFile>%s</privateKeyFile><verificationMode>none</verificationMode><disableProtocols>sslv2,sslv3,tlsv1,tlsv1_1</disableProtocols></server></openSSL>\n", escaped(o.CertFile), escaped(o.KeyFile))
-	}
 	b.WriteString("</clickhouse>\n")
 	return b.String()
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"time"
 	"unsafe"
 
 	"github.com/ebitengine/purego"
@@ -21,6 +22,9 @@ func supported() error {
 	}
 	return nil
 }
+
+// stopPatience is how long the engine may take to end before its process does.
+const stopPatience = 1500 * time.Millisecond
 
 // chdb is what is used of the library.
 type chdb struct {
@@ -85,6 +89,9 @@ func hostClickHouse(ctx context.Context, library string, args []string) error {
 		case <-over:
 		}
 		master.Close()
+		// The engine waits for connections that clients keep open. What it has acknowledged is on disk.
+		time.Sleep(stopPatience)
+		os.Exit(0)
 	}()
 
 	argv := make([]*byte, 0, len(args)+1)

@@ -2,7 +2,6 @@ package local
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"flag"
 	"fmt"
@@ -43,15 +42,17 @@ func StartKafka(ctx context.Context, o KafkaOptions) (*Kafka, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kafka data directory: %w", err)
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("kafka data directory: %w", err)
+	lock, err := lockDir("kafka", dir)
+	if err != nil {
+		return nil, err
 	}
+	defer lock.Close()
 	portFile := filepath.Join(dir, "port")
 	if err := os.RemoveAll(portFile); err != nil {
 		return nil, fmt.Errorf("kafka data directory: %w", err)
 	}
 	k := &Kafka{}
-	if k.Process, err = spawn("kafka", filepath.Join(dir, "kafka.log"), "kafka", "--dir", filepath.Join(dir, "data"), "--port", strconv.Itoa(o.Port), "--port-file", portFile); err != nil {
+	if k.Process, err = spawn("kafka", filepath.Join(dir, "kafka.log"), lock, "kafka", "--dir", filepath.Join(dir, "data"), "--port", strconv.Itoa(o.Port), "--port-file", portFile); err != nil {
 		return nil, err
 	}
 	err = k.Await(ctx, func() (bool, error) {
@@ -95,7 +96,14 @@ func kafkaMain(ctx context.Context, env lifecycle.Env, args []string) error {
 	if os.Getenv(childMark) == "" {
 		return lifecycle.Usage(errors.New("engine: for use by `turnout dev` only"))
 	}
-	cluster, err := kfake.NewCluster(kafkaOptions(*dir, *port, nil)...)
+	cluster, err := kfake.NewCluster(
+		kfake.NumBrokers(1),
+		kfake.Ports(*port),
+		kfake.ClusterID("turnout-local"),
+		kfake.DataDir(*dir),
+		// Compaction and retention run at this pace.
+		kfake.BrokerConfigs(map[string]string{"log.cleaner.backoff.ms": "60000"}),
+	)
 	if err != nil {
 		return fmt.Errorf("kafka: %w", err)
 	}
@@ -116,19 +124,4 @@ func kafkaMain(ctx context.Context, env lifecycle.Env, args []string) error {
 	case <-over:
 	}
 	return nil
-}
-
-func kafkaOptions(dir string, port int, encryption *tls.Config) []kfake.Opt {
-	options := []kfake.Opt{
-		kfake.NumBrokers(1),
-		kfake.Ports(port),
-		kfake.ClusterID("turnout-local"),
-		kfake.DataDir(dir),
-		// Compaction and retention run at this pace.
-		kfake.BrokerConfigs(map[string]string{"log.cleaner.backoff.ms": "60000"}),
-	}
-	if encryption != nil {
-		options = append(options, kfake.TLS(encryption))
-	}
-	return options
 }

@@ -2,8 +2,11 @@ package chx_test
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +14,7 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2"
 
 	"turnout/internal/chx"
+	"turnout/internal/testkit/certtest"
 	"turnout/internal/testkit/chtest"
 )
 
@@ -215,5 +219,59 @@ func TestValidateNamesEveryMistake(t *testing.T) {
 	}
 	if err := chx.Default().Validate(); err != nil {
 		t.Error(err)
+	}
+}
+
+// The embedded server has no TLS listener, so TLS ends right in front of it.
+func TestTLS(t *testing.T) {
+	plain := chtest.New(t)
+	files := certtest.New(t)
+	pair, err := tls.LoadX509KeyPair(files.Cert, files.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{pair}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	go func() {
+		for {
+			outer, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer outer.Close()
+				inner, err := net.Dial("tcp", plain.Addr[0])
+				if err != nil {
+					return
+				}
+				defer inner.Close()
+				go io.Copy(inner, outer)
+				io.Copy(outer, inner)
+			}()
+		}
+	}()
+
+	cfg := plain
+	cfg.Addr = []string{listener.Addr().String()}
+	cfg.TLS.Enabled = true
+	if err := open(t, cfg).Ping(t.Context()); err == nil || !strings.Contains(err.Error(), "certificate") {
+		t.Errorf("unknown authority: %v", err)
+	}
+	cfg.TLS.CAFile = files.CA
+	conn := open(t, cfg)
+	mustExec(t, conn, "CREATE TABLE t (n UInt32) ENGINE = MergeTree ORDER BY n")
+	if err := insert(t.Context(), conn, "t", []any{uint32(1)}); err != nil {
+		t.Error(err)
+	}
+	cfg.TLS.ServerName = "elsewhere.example"
+	if err := open(t, cfg).Ping(t.Context()); err == nil || !strings.Contains(err.Error(), "elsewhere.example") {
+		t.Errorf("other name: %v", err)
+	}
+	cfg.TLS.ServerName, cfg.Password = "", "wrong"
+	if err := open(t, cfg).Ping(t.Context()); !chx.IsCode(err, chx.CodeAuthentication) {
+		t.Errorf("wrong password: %v", err)
 	}
 }

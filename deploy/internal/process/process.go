@@ -160,6 +160,9 @@ func (p *Process) failed(cause error) error {
 	return fmt.Errorf("starting %s: %w; its log (%s) ends with:\n%s", p.name, cause, p.logPath, text)
 }
 
+// LogPath is the log file.
+func (p *Process) LogPath() string { return p.logPath }
+
 // Log returns the end of the log.
 func (p *Process) Log() string {
 	data, err := os.ReadFile(p.logPath)
