@@ -42,6 +42,10 @@ func (c *cost) price() (resource.Price, []resource.PriceTier, []string, error) {
 	if c.Reasoning != "" && c.Reasoning != c.Output {
 		notes = append(notes, "reasoning is priced apart: the price of output is used")
 	}
+	if price.CachedInput != nil && *price.CachedInput > price.Input {
+		price.CachedInput = nil
+		notes = append(notes, "cached input is dearer than input: left out")
+	}
 	if c.Citation != "" {
 		notes = append(notes, "citations are priced apart: left out")
 	}

@@ -126,7 +126,7 @@ func rank(provider string, m model) int {
 }
 
 // unserved are models that take or give what no endpoint of the gateway carries.
-var unserved = regexp.MustCompile(`(whisper|realtime|rerank|-tts|orpheus|-asr|livetranslate|gliner|esmfold|esm2|bevformer|sparsedrive|streampetr|cosmos|studiovoice|magpie|video|speaker|voicechat|usdvalidate)`)
+var unserved = regexp.MustCompile(`(gpt-image|whisper|realtime|rerank|-tts|orpheus|-asr|livetranslate|gliner|esmfold|esm2|bevformer|sparsedrive|streampetr|cosmos|studiovoice|magpie|video|speaker|voicechat|usdvalidate)`)
 
 func (im *importer) row(providerID string, s service, m model) {
 	if m.Provider != nil && providerID == "azure" && strings.HasPrefix(m.Provider.NPM, "@ai-sdk/anthropic") {
@@ -146,12 +146,16 @@ func (im *importer) row(providerID string, s service, m model) {
 		return
 	}
 	if unserved.MatchString(strings.ToLower(m.ID)) || !slices.Contains(m.Modalities.Input, "text") {
-		im.leaveOut("speech, video, ranking or real time, which no endpoint carries", providerID, m.ID)
+		im.leaveOut("pictures, speech, video, ranking or real time, which no endpoint carries", providerID, m.ID)
 		return
 	}
 	price, tiers, notes, err := m.Cost.price()
 	if err != nil {
 		im.leaveOut("price: "+err.Error(), providerID, m.ID)
+		return
+	}
+	if price.Output == 0 && price.Input != 0 && slices.Contains(output, "text") {
+		im.leaveOut("no price for output", providerID, m.ID)
 		return
 	}
 	for _, n := range notes {

@@ -41,6 +41,7 @@ var services = map[string]service{
 	"mistral":        {protocol: resource.ProtocolOpenAI, baseURL: "https://api.mistral.ai/v1", n: true, noStreamUsage: true},
 	"perplexity":     {protocol: resource.ProtocolOpenAI, baseURL: "https://api.perplexity.ai", noStreamUsage: true},
 	"cohere":         {protocol: resource.ProtocolOpenAI, baseURL: "https://api.cohere.ai/compatibility/v1"},
+	"huggingface":    {protocol: resource.ProtocolOpenAI, baseURL: "https://router.huggingface.co/v1", trial: true},
 	"nvidia":         {protocol: resource.ProtocolOpenAI, baseURL: "https://integrate.api.nvidia.com/v1", trial: true},
 }
 
