@@ -185,9 +185,11 @@ func (g *gunzip) Read(p []byte) (int, error) {
 // broken is the failure of an answer that could not be read to its end.
 func broken(w *provider.Watch, err error) *llm.Error {
 	e := w.Error(err)
-	if e.Class == attempt.NetworkError {
+	switch e.Class {
+	case attempt.NetworkError:
+		e.Status, e.Message = http.StatusOK, "the answer broke off"
+	case attempt.UpstreamTimeout:
 		e.Status = http.StatusOK
-		e.Message = "the answer broke off"
 	}
 	return e
 }
