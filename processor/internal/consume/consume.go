@@ -247,7 +247,12 @@ func decode(p int, state *partition.State, records []kafkax.Record) *sink.Chunk 
 	c := &sink.Chunk{Partition: p, State: state, Records: make([]partition.Record, 0, len(records)), Sources: make([]*kafkax.Record, 0, len(records))}
 	for i := range records {
 		r := &records[i]
-		e, err := attempt.Decode(r.Value)
+		value := r.Value
+		rest, considered, cut := cutConsidered(value)
+		if cut {
+			value = rest
+		}
+		e, err := attempt.Decode(value)
 		if err == nil {
 			err = plausible(e)
 		}
@@ -255,7 +260,10 @@ func decode(p int, state *partition.State, records []kafkax.Record) *sink.Chunk 
 			c.Dead = append(c.Dead, deadletter.Letter{Source: *r, Cause: err.Error()})
 			continue
 		}
-		c.Records = append(c.Records, partition.Record{Event: e, Offset: r.Offset, Replayed: replayed(r)})
+		if !cut && len(e.Considered) > 0 {
+			considered = attempt.AppendConsidered(nil, e.Considered)
+		}
+		c.Records = append(c.Records, partition.Record{Event: e, Considered: considered, Offset: r.Offset, Replayed: replayed(r)})
 		c.Sources = append(c.Sources, r)
 	}
 	last := &records[len(records)-1]

@@ -47,7 +47,7 @@ func (m *memory) lowest(text string, offset int64) (int64, bool) {
 		return 0, false
 	}
 	if m.young == nil || len(m.young) >= remembered {
-		m.young, m.old = make(map[id]int64, remembered), m.young
+		m.young, m.old = map[id]int64{}, m.young
 	}
 	m.young[key] = offset
 	return 0, false

@@ -18,8 +18,10 @@ import (
 
 // Record is a decoded record of the log.
 type Record struct {
-	Event  *attempt.Event
-	Offset int64
+	Event *attempt.Event
+	// Considered is the event's list of candidates as JSON; Event.Considered need not be set.
+	Considered []byte
+	Offset     int64
 	// Replayed: the sender says that it may stand in the log already.
 	Replayed bool
 }

@@ -170,8 +170,6 @@ type columns struct {
 	partition  []int32
 	offset     []int64
 	version    []uint64
-
-	scratch []byte
 }
 
 func newColumns() *columns {
@@ -192,7 +190,7 @@ func fill[T any](to [][]T, from []column[T], e *event) {
 	}
 }
 
-func (c *columns) add(e *event, partition int, offset int64) {
+func (c *columns) add(e *event, considered []byte, partition int, offset int64) {
 	fill(c.text, textColumns, e)
 	for i := range wordColumns {
 		c.words[i] = append(c.words[i], c.word(i, wordColumns[i].of(e)))
@@ -208,12 +206,7 @@ func (c *columns) add(e *event, partition int, offset int64) {
 	c.seed = append(c.seed, e.Seed)
 	c.ttft = append(c.ttft, e.TTFTUS)
 	c.stripped = append(c.stripped, e.StrippedParameters)
-	considered := ""
-	if len(e.Considered) > 0 {
-		c.scratch = attempt.AppendConsidered(c.scratch[:0], e.Considered)
-		considered = string(c.scratch)
-	}
-	c.considered = append(c.considered, considered)
+	c.considered = append(c.considered, string(considered))
 	c.partition = append(c.partition, int32(partition))
 	c.offset = append(c.offset, offset)
 	c.version = append(c.version, version(offset))

@@ -81,7 +81,7 @@ func (s *Sink) insertRaw(ctx context.Context, rows []row) error {
 	s.columns.reset()
 	for _, r := range rows {
 		record := &r.chunk.Records[r.index]
-		s.columns.add(record.Event, r.chunk.Partition, record.Offset)
+		s.columns.add(record.Event, record.Considered, r.chunk.Partition, record.Offset)
 	}
 	batch, err := s.conn.PrepareBatch(chx.SyncInsert(ctx), insertAttempts)
 	if err != nil {
