@@ -2,6 +2,7 @@ package local
 
 import (
 	"crypto/sha256"
+	_ "embed"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -9,16 +10,26 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 )
 
-// Library is the engine that is hosted, exactly this one: it speaks of itself as ClickHouse 26.7.2, and
-// earlier builds have no listeners. chdb/package.json pins the package it comes in.
 const (
-	libraryName   = "libchdb.so"
-	librarySHA256 = "36ad4e999882821ef13cf2d0f52c93f48e6ee1b4498b35a201c23ce4b8d15bf5"
-	inModule      = "deploy/local/chdb/node_modules/@chdb/lib-linux-x64-gnu/" + libraryName
+	libraryName = "libchdb.so"
+	inModule    = "deploy/local/chdb/node_modules/@chdb/lib-linux-x64-gnu/" + libraryName
 )
+
+// sums names the one library that is hosted: it speaks of itself as ClickHouse 26.7.2, and earlier
+// builds have no listeners. chdb/package.json pins the package it comes in. npm skips a package of the
+// wrong integrity without a word, so `make deps` checks with this file too.
+//
+//go:embed chdb/SHA256SUMS
+var sums string
+
+func wantedSum() string {
+	sum, _, _ := strings.Cut(sums, " ")
+	return sum
+}
 
 // FindLibrary returns the path of the verified libchdb. explicit (the setting chdb_lib) wins; then
 // come TURNOUT_CHDB_LIB, node_modules in the module around the executable and the working directory,
@@ -100,8 +111,8 @@ func verify(path string) error {
 	if _, err := io.Copy(h, f); err != nil {
 		return fmt.Errorf("clickhouse library: %w", err)
 	}
-	if sum := hex.EncodeToString(h.Sum(nil)); sum != librarySHA256 {
-		return fmt.Errorf("clickhouse library %s is not the one Turnout was built for (sha256 %s, wanted %s): remove it and run `make deps`", path, sum, librarySHA256)
+	if sum := hex.EncodeToString(h.Sum(nil)); sum != wantedSum() {
+		return fmt.Errorf("clickhouse library %s is not the one Turnout was built for (sha256 %s, wanted %s): remove it and run `make deps`", path, sum, wantedSum())
 	}
 	if remembered != "" && os.MkdirAll(filepath.Dir(remembered), 0o755) == nil {
 		_ = os.WriteFile(remembered, nil, 0o644) // only saves time
@@ -114,7 +125,7 @@ func stamp(path string, info fs.FileInfo) string {
 	if err != nil {
 		return ""
 	}
-	id := fmt.Sprintf("%s %s %d %d", librarySHA256, path, info.Size(), info.ModTime().UnixNano())
+	id := fmt.Sprintf("%s %s %d %d", wantedSum(), path, info.Size(), info.ModTime().UnixNano())
 	if s, ok := info.Sys().(*syscall.Stat_t); ok {
 		id = fmt.Sprintf("%s %d", id, s.Ino)
 	}

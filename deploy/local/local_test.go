@@ -252,6 +252,13 @@ func TestLibraryErrorsSayWhatToRun(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "TURNOUT_CHDB_LIB") {
 		t.Errorf("missing: %v", err)
 	}
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	t.Setenv("TURNOUT_CHDB_LIB", "")
+	t.Chdir(t.TempDir())
+	_, err = local.FindLibrary("")
+	if err == nil || !strings.Contains(err.Error(), "run `make deps`") || strings.Contains(err.Error(), "\n") {
+		t.Errorf("nowhere: %v", err)
+	}
 	t.Setenv("TURNOUT_CHDB_LIB", other)
 	if _, err := local.FindLibrary(""); err == nil || !strings.Contains(err.Error(), other) {
 		t.Errorf("by the variable: %v", err)

@@ -17,6 +17,9 @@ const (
 	heartbeatInterval = time.Second
 	rebalanceTimeout  = 20 * time.Second
 	joinBackoff       = 500 * time.Millisecond
+	// leavePatience bounds leaving the group at the end: the broker may hold a member that is joining
+	// for as long as a rebalance takes.
+	leavePatience = 2 * time.Second
 )
 
 // Group is a consumer group on one topic.
@@ -48,11 +51,21 @@ func (c *Client) Consume(ctx context.Context, g Group, worker func(ctx context.C
 	if err != nil {
 		return fmt.Errorf("joining group %q of topic %q: %w", g.ID, g.Topic, err)
 	}
-	defer c.setGeneration(g.ID, nil)
-	defer group.Close() // leaves the group, after the workers below
-
 	var workers sync.WaitGroup
-	defer workers.Wait()
+	defer func() {
+		workers.Wait()
+		c.setGeneration(g.ID, nil)
+		left := make(chan struct{})
+		go func() {
+			group.Close()
+			close(left)
+		}()
+		select {
+		case <-left:
+		case <-time.After(leavePatience):
+			c.log.Warn("left the consumer group without waiting for the broker", "group", g.ID)
+		}
+	}()
 	complained := ""
 	for {
 		generation, err := group.Next(ctx)

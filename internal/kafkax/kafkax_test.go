@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/segmentio/kafka-go"
+	"go.uber.org/goleak"
 
 	"turnout/internal/kafkax"
 	"turnout/internal/testkit/kafkatest"
@@ -374,6 +375,66 @@ func committed(t *testing.T, cfg kafkax.Config, group kafkax.Group) map[int]int6
 		t.Fatal(err)
 	}
 	return offsets
+}
+
+// A member that starts before the broker, and sees it go, works whenever it is there.
+func TestAMemberOutlastsOutages(t *testing.T) {
+	broker := kafkatest.Start(t, 1)
+	client := open(t, broker.Config())
+	broker.Kill()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	began, done := make(chan int, 10), make(chan error)
+	group := kafkax.Group{ID: fmt.Sprintf("group-%d", time.Now().UnixNano()), Topic: topic.Attempts}
+	go func() {
+		done <- client.Consume(ctx, group, func(ctx context.Context, partition int) {
+			began <- partition
+			<-ctx.Done()
+		})
+	}()
+	await := func(what string) {
+		t.Helper()
+		select {
+		case <-began:
+		case <-time.After(25 * time.Second):
+			t.Fatal(what)
+		}
+	}
+	time.Sleep(300 * time.Millisecond)
+	broker.Start()
+	await("no worker although the broker is there")
+	broker.Kill()
+	time.Sleep(300 * time.Millisecond)
+	broker.Start()
+	await("no worker after the outage")
+	begin := time.Now()
+	cancel()
+	if err := <-done; err != nil || time.Since(begin) > 4*time.Second {
+		t.Errorf("%v after %s", err, time.Since(begin))
+	}
+}
+
+func TestNothingIsLeftRunning(t *testing.T) {
+	cfg := kafkatest.New(t, 2)
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	client, err := kafkax.Open(cfg, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if _, err := client.NewWriter(topic.Attempts).Write(t.Context(), records(0, 10)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.NewFetcher(topic.Attempts, 0, 0).Fetch(t.Context(), 10); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	if err := client.Consume(ctx, kafkax.Group{ID: "leaks", Topic: topic.Attempts}, func(ctx context.Context, _ int) {
+		cancel()
+		<-ctx.Done()
+	}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // Nothing acknowledged is lost when the broker is killed, and the same client works on afterwards.
