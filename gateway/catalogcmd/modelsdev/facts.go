@@ -1,6 +1,7 @@
 package modelsdev
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"regexp"
@@ -61,7 +62,8 @@ func (c *cost) price() (resource.Price, []resource.PriceTier, []string, error) {
 		}
 		tiers = append(tiers, resource.PriceTier{Above: t.Tier.Size, Price: p})
 	}
-	slices.SortFunc(tiers, func(a, b resource.PriceTier) int { return int(a.Above - b.Above) })
+	slices.SortFunc(tiers, func(a, b resource.PriceTier) int { return cmp.Compare(a.Above, b.Above) })
+	tiers = slices.CompactFunc(tiers, func(a, b resource.PriceTier) bool { return a.Above == b.Above })
 	return price, tiers, notes, nil
 }
 

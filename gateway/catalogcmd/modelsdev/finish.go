@@ -58,6 +58,8 @@ var home = map[string]string{
 // claudeVersion is how Anthropic writes a version; others write it with a dot.
 var claudeVersion = regexp.MustCompile(`^(claude-[a-z]+)-(\d)-(\d)$`)
 
+var secretName = regexp.MustCompile(`^[A-Z_][A-Z0-9_]*(KEY|TOKEN)[A-Z0-9_]*$`)
+
 func describe(id string, p provider) resource.Provider {
 	s, ok := services[id]
 	if !ok {
@@ -69,7 +71,7 @@ func describe(id string, p provider) resource.Provider {
 	}
 	if s.secret == "" {
 		for _, name := range p.Env {
-			if s.secret == "" && (strings.Contains(name, "KEY") || strings.Contains(name, "TOKEN")) {
+			if s.secret == "" && secretName.MatchString(name) {
 				s.secret = name
 			}
 		}
@@ -145,7 +147,7 @@ func dearer(p resource.Price) resource.Price {
 	return p
 }
 
-var askable = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,199}$`)
+var spelled = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,199}$`)
 
 // aliases keeps the vendors' spellings that mean one model only and do not name a provider, which
 // would take `provider/model` away from those who ask for that provider.
@@ -181,8 +183,7 @@ func (im *importer) aliases() {
 			_, taken := im.models[spelling]
 			first, _, slash := strings.Cut(spelling, "/")
 			_, regional := cutProfile(spelling)
-			if taken || len(owners[spelling]) > 1 || regional != "" || !askable.MatchString(spelling) || strings.HasPrefix(spelling, "accounts/") ||
-				slash && im.known(first) || strings.Contains(first, ":") && im.known(first[:strings.IndexByte(first, ':')]) {
+			if taken || len(owners[spelling]) > 1 || regional != "" || !im.askable(spelling) || strings.HasPrefix(spelling, "accounts/") || slash && im.known(first) {
 				continue
 			}
 			kept = append(kept, spelling)
@@ -193,6 +194,15 @@ func (im *importer) aliases() {
 			m.Aliases = nil
 		}
 	}
+}
+
+// askable says whether an id can be written into a request and reaches its model there.
+func (im *importer) askable(id string) bool {
+	if !spelled.MatchString(id) || id == "auto" || id == "smart" || strings.HasPrefix(id, "dynamic/") {
+		return false
+	}
+	at := strings.IndexAny(id, ":/")
+	return at < 0 || id[at] == '/' || !im.known(id[:at])
 }
 
 // known says whether a word names a provider anywhere, taken over or not: ids must go on meaning what

@@ -64,8 +64,10 @@ func Import(data []byte) (*resource.Set, *Report, error) {
 		return nil, nil, fmt.Errorf("reading models.dev: %w", err)
 	}
 	im := &importer{models: map[string]*resource.Model{}, providers: map[string]bool{}, report: &Report{LeftOut: map[string][]string{}, Noted: map[string][]string{}}}
-	for _, id := range slices.Sorted(maps.Keys(in)) {
+	for id := range in {
 		im.providers[id] = true
+	}
+	for _, id := range slices.Sorted(maps.Keys(in)) {
 		im.provider(id, in[id])
 	}
 	im.finish(in)
@@ -87,6 +89,8 @@ func (im *importer) note(what, provider, model string) {
 	im.report.Noted[what] = append(im.report.Noted[what], provider+"/"+model)
 }
 
+var providerID = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
+
 func (im *importer) provider(id string, p provider) {
 	if other, ok := same[id]; ok {
 		for _, model := range slices.Sorted(maps.Keys(p.Models)) {
@@ -101,6 +105,12 @@ func (im *importer) provider(id string, p provider) {
 	if !ok {
 		for _, model := range slices.Sorted(maps.Keys(p.Models)) {
 			im.leaveOut("its provider speaks no known protocol", id, model)
+		}
+		return
+	}
+	if !providerID.MatchString(id) || resource.CheckBaseURL(s.baseURL, false) != nil {
+		for _, model := range slices.Sorted(maps.Keys(p.Models)) {
+			im.leaveOut("its provider's id or base URL cannot be used", id, model)
 		}
 		return
 	}
@@ -131,6 +141,11 @@ var unserved = regexp.MustCompile(`(gpt-image|whisper|realtime|rerank|-tts|orphe
 func (im *importer) row(providerID string, s service, m model) {
 	if m.Provider != nil && providerID == "azure" && strings.HasPrefix(m.Provider.NPM, "@ai-sdk/anthropic") {
 		providerID, s = azureAnthropic, services[azureAnthropic]
+	}
+	name := canonical(providerID, m.ID)
+	if strings.TrimSpace(m.ID) == "" || !im.askable(name) || m.Limit.Context < 0 || m.Limit.Output < 0 {
+		im.leaveOut("an id that cannot be asked for, or a limit below 0", providerID, m.ID)
+		return
 	}
 	if m.Cost == nil {
 		im.leaveOut("no price", providerID, m.ID)
@@ -177,7 +192,6 @@ func (im *importer) row(providerID string, s service, m model) {
 		mapping.Stability = resource.StabilityExperimental
 		im.note("free for trying out only: kept as experimental", providerID, m.ID)
 	}
-	name := canonical(providerID, m.ID)
 	if providerID == "openai" && flexible.MatchString(name) {
 		mapping.ServiceTiers = []resource.ServiceTier{{ID: "flex", Price: half(price)}}
 	}
@@ -206,6 +220,9 @@ func (im *importer) add(id string, m model, output []string, mapping resource.Ma
 	if !ok {
 		known = &resource.Model{ID: id, Name: cleanName(m.Name), Family: m.Family, Output: output}
 		im.models[id] = known
+	}
+	if known.Family == "" {
+		known.Family = m.Family
 	}
 	known.Aliases = append(known.Aliases, m.ID)
 	_, region := cutProfile(m.ID)
