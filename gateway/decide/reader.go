@@ -43,14 +43,17 @@ func (r *reader) document(data []byte) json.RawMessage {
 		if syntax := (*json.SyntaxError)(nil); errors.As(err, &syntax) {
 			at = syntax.Offset
 		}
-		if err == io.EOF {
+		switch {
+		case errors.Is(err, io.EOF):
 			r.fail("scenario", "is empty: a JSON object belongs here")
-		} else {
+		case errors.Is(err, io.ErrUnexpectedEOF):
+			r.fail("scenario", "is no JSON: it breaks off at offset %d", len(data))
+		default:
 			r.fail("scenario", "is no JSON at offset %d: %s", at, err)
 		}
 		return nil
 	}
-	if _, err := decoder.Token(); err != io.EOF {
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		r.fail("scenario", "goes on after its end, at offset %d", decoder.InputOffset())
 		return nil
 	}

@@ -2,76 +2,98 @@ package decide
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
+	"turnout/gateway/catalog"
 	"turnout/gateway/routing"
+	"turnout/schemas/resource"
 )
 
-var suffixes = map[string]routing.Strategy{
-	"nitro": routing.StrategyThroughput, "fast": routing.StrategyLatency, "cheap": routing.StrategyPrice,
-}
-
-// resolve reads the model id and settles provider, region and strategy. The output it returns is
-// that of a request that is refused; the error is one about the scenario.
-//
-// A scenario has one model and does not say its id, so an id means whatever leaves the mappings one
-// model to serve: a prefix counts if a mapping's provider has that name, a tail if it is a region.
+// resolve reads the model id by the catalogue's grammar and settles provider, region and strategy.
+// The output it returns is that of a request that is refused; the error is one about the scenario.
 func (s *scenario) resolve() (*output, error) {
-	req, id := &s.input.Request, s.model
+	req := &s.input.Request
 	if !s.routingField {
 		req.Strategy = s.defaultStrategy
 	}
 	req.StrategyField = s.routingField
-	if at := strings.LastIndexByte(id, ':'); at > 0 {
-		if strategy, ok := suffixes[strings.ToLower(id[at+1:])]; ok {
-			id, req.Strategy = id[:at], strategy
-		}
+	if s.model == "" || len(s.input.Candidates) == 0 {
+		return nil, nil
 	}
-	if id == "auto" || id == "smart" || strings.HasPrefix(id, "dynamic/") || strings.HasPrefix(id, "@") {
-		return nil, fmt.Errorf("request.model: %s names no single model, which a scenario is about", id)
-	}
-	colon, slash := strings.IndexByte(id, ':'), strings.IndexByte(id, '/')
+	id := s.modelID()
+	result, refused := catalog.Build(s.resources(id)).Resolve(s.model, catalog.Query{})
 	switch {
-	case colon > 0 && (slash < 0 || colon < slash) && s.serves(id[:colon]):
-		req.Provider, req.Strict = id[:colon], true
-	case slash > 0 && s.serves(id[:slash]):
-		req.Provider = id[:slash]
-		return s.region(id[slash+1:]), nil
+	case id == "", result.Auto, refused != nil && refused.Code != "unknown_region" && refused.Code != routing.ErrModelRetired:
+		return nil, fmt.Errorf("request.model: %s names no single model of this scenario", shorten([]byte(s.model)))
+	case refused != nil && refused.Code == "unknown_region":
+		return refusal(refused.Code, refused.Message), nil
+	case refused != nil:
+		return nil, nil // retired: nobody is left, and the decision says who was dropped
+	}
+	req.Provider, req.Strict, req.Region = result.Provider, result.Strict, result.Region
+	if result.Strategy != "" {
+		req.Strategy = strategies[result.Strategy]
 	}
 	return nil, nil
 }
 
-// region cuts a region off the id of a named provider that has regions.
-func (s *scenario) region(id string) *output {
-	at := strings.LastIndexByte(id, ':')
-	if at < 0 {
-		return nil
-	}
-	var regions, gone []string
+// resources are those of the scenario's one model.
+func (s *scenario) resources(modelID string) *resource.Set {
+	set := &resource.Set{Models: []resource.Model{{ID: modelID}}}
+	model, known := &set.Models[0], map[string]bool{}
 	for i := range s.input.Candidates {
 		c := &s.input.Candidates[i]
-		switch {
-		case c.Provider != s.input.Request.Provider || c.Region == "":
-		case c.Deactivated:
-			gone = append(gone, c.Region)
-		default:
-			regions = append(regions, c.Region)
+		if !known[c.Provider] {
+			known[c.Provider] = true
+			set.Providers = append(set.Providers, resource.Provider{ID: c.Provider})
 		}
+		m := resource.Mapping{Provider: c.Provider}
+		if c.Deactivated {
+			m.Status = resource.StatusDeactivated
+		}
+		if c.Region != "" {
+			m.Regions = []resource.Region{{ID: c.Region, Status: m.Status}}
+		}
+		model.Mappings = append(model.Mappings, m)
 	}
-	tail := id[at+1:]
-	switch {
-	case slices.Contains(regions, tail):
-		s.input.Request.Region = tail
-		return nil
-	case len(regions)+len(gone) == 0:
-		return nil // a colon of the model's own, as in amazon.nova-lite-v1:0
-	}
-	slices.Sort(regions)
-	return refusal("unknown_region", fmt.Sprintf("%s has no region %s: use one of %s",
-		s.input.Request.Provider, tail, strings.Join(regions, ", ")))
+	return set
 }
 
-func (s *scenario) serves(provider string) bool {
-	return slices.ContainsFunc(s.input.Candidates, func(c routing.Candidate) bool { return c.Provider == provider })
+// modelID is the id of the scenario's model, which it does not name: what is left of the id that
+// was asked for without suffix, the name of a provider of the scenario, and, where that has regions,
+// a region.
+func (s *scenario) modelID() string {
+	id := s.model
+	if head, tail, ok := cutLast(id); ok {
+		switch strings.ToLower(tail) {
+		case "nitro", "fast", "cheap":
+			id = head
+		}
+	}
+	at := strings.IndexAny(id, ":/")
+	if at <= 0 {
+		return id
+	}
+	serves, regional := false, false
+	for i := range s.input.Candidates {
+		if c := &s.input.Candidates[i]; c.Provider == id[:at] {
+			serves, regional = true, regional || c.Region != ""
+		}
+	}
+	if !serves {
+		return id
+	}
+	id = id[at+1:]
+	if head, _, ok := cutLast(id); ok && regional {
+		return head
+	}
+	return id
+}
+
+func cutLast(id string) (head, tail string, ok bool) {
+	at := strings.LastIndexByte(id, ':')
+	if at <= 0 {
+		return id, "", false
+	}
+	return id[:at], id[at+1:], true
 }
