@@ -199,7 +199,7 @@ func TestCheckBaseURL(t *testing.T) {
 	}
 	for _, never := range []string{
 		"", "x", "https://", "file:///etc/passwd", "http://169.254.169.254", "http://[fe80::1%25eth0]", "http://0.0.0.0", "http://[::]", "http://100.100.100.200",
-		"http://metadata.google.internal/x", "http://[::ffff:169.254.169.254]", "http://[fd00:ec2::254]", "http://a b", "https://x?y", "https://x#y", "https://u@x", "http://224.0.0.1",
+		"http://metadata.google.internal/x", "http://[::ffff:169.254.169.254]", "http://[fd00:ec2::254]", "http://[64:ff9b::a9fe:a9fe]", "http://a b", "https://x?y", "https://x#y", "https://u@x", "http://224.0.0.1",
 	} {
 		if err := CheckBaseURL(never, true); err == nil {
 			t.Errorf("%q: accepted", never)

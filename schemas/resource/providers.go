@@ -153,10 +153,17 @@ var metadataAddrs = []netip.Addr{netip.MustParseAddr("100.100.100.200"), netip.M
 // sharedSpace is carrier-grade NAT (RFC 6598), as private as the rest.
 var sharedSpace = netip.MustParsePrefix("100.64.0.0/10")
 
+// translated is where IPv6 hosts find IPv4 ones (RFC 6052).
+var translated = netip.MustParsePrefix("64:ff9b::/96")
+
 // CheckAddr refuses addresses that no provider may have: link-local, metadata, multicast and
 // unspecified ones always, loopback and private ones unless they are allowed.
 func CheckAddr(addr netip.Addr, allowPrivate bool) error {
 	addr = addr.Unmap().WithZone("")
+	if translated.Contains(addr) {
+		bytes := addr.As16()
+		addr = netip.AddrFrom4([4]byte(bytes[12:]))
+	}
 	switch {
 	case addr.IsLinkLocalUnicast(), slices.Contains(metadataAddrs, addr):
 		return errors.New("is a link-local or metadata address: no provider is there")
