@@ -37,6 +37,7 @@ type Store struct {
 	current atomic.Pointer[View]
 	refused atomic.Pointer[error]
 	stop    chan struct{}
+	closing sync.Once
 	done    sync.WaitGroup
 
 	// Of the watching goroutine. What files looked like is noted before they are read, so that a
@@ -77,9 +78,9 @@ func (s *Store) Err() error {
 	return nil
 }
 
-// Close stops looking at the files and waits until that has ended. The last view stays. Once only.
+// Close stops looking at the files and waits until that has ended. The last view stays.
 func (s *Store) Close() {
-	close(s.stop)
+	s.closing.Do(func() { close(s.stop) })
 	s.done.Wait()
 }
 
