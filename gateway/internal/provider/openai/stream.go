@@ -149,10 +149,7 @@ func (s *stream) step() (provider.Chunk, error) {
 			}
 			return s.fail(s.broken(err))
 		}
-		if !e.Whole && len(e.Data) == 0 {
-			continue // a line that broke off
-		}
-		s.events = true
+		s.events = s.events || e.Whole || e.Lines > 0
 		if c, show, failure := s.event(&e); failure != nil {
 			return s.fail(failure)
 		} else if show {
@@ -172,11 +169,11 @@ func (s *stream) event(e *sse.Event) (c provider.Chunk, show bool, failure *llm.
 				return c, false, failure
 			}
 		}
-		return provider.Chunk{Data: e.Raw, More: s.reader.Buffered()}, true, nil
+		return provider.Chunk{Data: e.Raw, More: s.reader.Buffered()}, e.Whole, nil
 	case string(data) == "[DONE]":
 		return s.marker(e)
 	case len(data) == 0:
-		return provider.Chunk{Data: s.complete(e)}, true, nil
+		return provider.Chunk{Data: s.complete(e)}, e.Whole, nil
 	}
 	err := s.chunk.parse(e.Data)
 	switch {
