@@ -38,6 +38,8 @@ func New(transports *provider.Transports, agent string, now func() time.Time) *A
 	return &Adapter{transports: transports, agent: agent, now: now}
 }
 
+var _ provider.Adapter = (*Adapter)(nil)
+
 // Complete implements provider.Adapter.
 func (a *Adapter) Complete(ctx context.Context, call *provider.Call) (*provider.Answer, *llm.Error) {
 	w := provider.NewWatch(ctx, call.Timeouts.Total)
