@@ -80,7 +80,7 @@ func child() {
 			}
 		}()
 	}
-	time.Sleep(20 * time.Second) // the parent kills us before
+	time.Sleep(time.Minute) // the parent kills us before
 	os.Exit(4)
 }
 
@@ -107,7 +107,7 @@ func (g *gateway) killed(t *testing.T) {
 		time.Sleep(time.Duration(200+rand.IntN(600)) * time.Millisecond)
 		_ = g.Process.Signal(syscall.SIGKILL)
 	}
-	timer := time.AfterFunc(15*time.Second, func() { _ = g.Process.Signal(syscall.SIGTERM) })
+	timer := time.AfterFunc(30*time.Second, func() { _ = g.Process.Signal(syscall.SIGTERM) })
 	defer timer.Stop()
 	_ = g.Wait()
 	if status := g.ProcessState.Sys().(syscall.WaitStatus); !status.Signaled() || status.Signal() != syscall.SIGKILL {
@@ -123,7 +123,7 @@ func everything(t *testing.T, cfg kafkax.Config) []kafkax.Record {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
 	partitions, err := client.Partitions(ctx, topic.Attempts)
 	if err != nil {
@@ -176,7 +176,7 @@ func TestKilledAnywhereEveryCallHasItsRow(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
 	report, err := ShipDir(ctx, root, client, quiet, telemetry.NewMetrics())
 	if err != nil || report.Locked != 0 {

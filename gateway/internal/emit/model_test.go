@@ -97,6 +97,12 @@ func (m *model) rotate(*rapid.T) {
 	}
 }
 
+func (m *model) force(*rapid.T) {
+	if _, err := m.spool.force(); err != nil {
+		m.t.Fatalf("%v", err)
+	}
+}
+
 // spillAll fills the memory, so that later ends are on the disk only.
 func (m *model) spillAll(*rapid.T) {
 	m.spool.mu.Lock()
@@ -162,7 +168,7 @@ func (m *model) check(t *rapid.T) {
 	if unacked != s.depth || sealed != s.sealed {
 		t.Fatalf("depth %d, counted %d; sealed %d, counted %d", s.depth, unacked, s.sealed, sealed)
 	}
-	if len(s.segments) > 1 && s.segments[0].unacked == 0 {
+	if len(s.segments) > 1 && s.segments[0].unacked == 0 && (s.cfg.Fsync == FsyncNever || s.segments[1].durable) {
 		t.Fatalf("segment %d should be gone", s.segments[0].index)
 	}
 	if len(s.open) != len(m.open) {
@@ -182,12 +188,12 @@ func TestSpoolModel(t *testing.T) {
 		}
 		cfg := Default()
 		cfg.Dir, cfg.MaxBytes = root, minMaxBytes
-		cfg.Fsync = FsyncNever
+		cfg.Fsync = rapid.SampledFrom([]string{FsyncNever, FsyncNever, FsyncInterval, FsyncAlways}).Draw(t, "fsync")
 		m := &model{t: t, root: root, cfg: cfg, broker: &broker{}, finished: map[string]bool{}, dead: map[string]bool{}}
 		m.birth()
 		t.Repeat(map[string]func(*rapid.T){
 			"start": m.start, "start again": m.start, "start once more": m.start, "finish": m.finish, "finish again": m.finish,
-			"round": m.round, "rotate": m.rotate, "spill": m.spillAll, "die": m.die, "": m.check,
+			"round": m.round, "rotate": m.rotate, "spill": m.spillAll, "force": m.force, "die": m.die, "": m.check,
 		})
 		m.broker.set(func() { m.broker.answers = nil })
 		for m.spool.depth > 0 {

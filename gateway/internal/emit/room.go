@@ -41,22 +41,18 @@ func (s *spool) removeOldest() {
 	s.segments = s.segments[1:]
 }
 
-// trim removes the oldest segments as far as Kafka has all that is in them; mu is held.
+// trim removes the oldest segments as far as Kafka has all that is in them, and the next one, with
+// the copies of their open starts, has been forced to the disk where that is done at all; mu is held.
 func (s *spool) trim() {
-	for len(s.segments) > 1 && s.segments[0].unacked == 0 {
+	for len(s.segments) > 1 && s.segments[0].unacked == 0 && (s.segments[1].durable || s.cfg.Fsync == FsyncNever) {
 		s.removeOldest()
 	}
 }
 
 // rotateTo begins a new segment and copies the open starts into it. Only when they stand there, and
-// on the disk if the policy wants that, can an older segment go; mu is held.
+// on the disk if the policy wants that (see trim), can an older segment go; mu is held.
 func (s *spool) rotateTo(alloc int64) error {
 	old := s.current()
-	if s.cfg.Fsync != FsyncNever && !s.suspect {
-		if err := old.sync(); err != nil {
-			return err
-		}
-	}
 	index := s.next
 	s.next++ // whatever becomes of it: a name is used once
 	fresh, err := createSegment(s.dir.path, index, alloc)
@@ -64,11 +60,6 @@ func (s *spool) rotateTo(alloc int64) error {
 		return err
 	}
 	moved, err := s.copyOpen(old, fresh)
-	if err == nil && s.cfg.Fsync != FsyncNever {
-		if err = fresh.sync(); err == nil {
-			err = syncDir(s.dir.path)
-		}
-	}
 	if err != nil {
 		fresh.remove()
 		return err

@@ -14,6 +14,8 @@ type segment struct {
 	alloc   int64 // bytes set aside on the disk
 	unacked int   // ends and refusals in it that Kafka has not acknowledged
 	inHand  int   // those of them that are in memory
+	dirty   bool  // written to since it was last forced to the disk
+	durable bool  // its first frames, and its name, have been
 	gone    bool  // removed, or dropped for want of room
 }
 
@@ -38,6 +40,7 @@ func (s *segment) append(frames []byte) error {
 		return fmt.Errorf("writing to the spool: %w", err)
 	}
 	s.size += int64(len(frames))
+	s.dirty = true
 	return nil
 }
 
@@ -55,7 +58,7 @@ func (s *segment) remove() {
 	_ = s.file.Close()
 }
 
-// sync forces the segment to the disk. One that was sealed and closed meanwhile had been forced.
+// sync forces the segment to the disk. One that is closed is not needed any more.
 func (s *segment) sync() error {
 	if err := datasync(s.file); err != nil && !errors.Is(err, os.ErrClosed) {
 		return fmt.Errorf("forcing the spool to the disk: %w", err)

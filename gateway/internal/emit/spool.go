@@ -92,6 +92,12 @@ func openSpool(cfg Config, log *slog.Logger, m *metrics) (*spool, error) {
 		return nil, errors.Join(err, dir.remove())
 	}
 	s.segments, s.next = []*segment{first}, 1
+	if cfg.Fsync != FsyncNever {
+		if err := errors.Join(syncDir(dir.path), syncDir(cfg.Dir)); err != nil {
+			first.remove()
+			return nil, errors.Join(fmt.Errorf("forcing the spool directory to the disk: %w", err), dir.remove())
+		}
+	}
 	return s, nil
 }
 

@@ -196,9 +196,9 @@ func mustStart(t testing.TB, l *Log, e *attempt.Event) Ticket {
 
 func eventually(t testing.TB, what string, is func() bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(30 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("not within 10 s: %s", what)
+			t.Fatalf("not within 30 s: %s", what)
 		}
 	}
 }

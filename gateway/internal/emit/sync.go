@@ -1,6 +1,7 @@
 package emit
 
 import (
+	"fmt"
 	"sync"
 	"time"
 )
@@ -41,24 +42,12 @@ func (g *groupSync) wait(mark uint64) error {
 	return nil
 }
 
-// round forces the current segment to the disk; older ones were forced when they were sealed. g.mu
-// is held before and after, not meanwhile.
+// round forces every segment that was written to to the disk. g.mu is held before and after, not
+// meanwhile.
 func (g *groupSync) round() {
 	g.running = true
 	g.mu.Unlock()
-
-	s := g.spool
-	s.mu.Lock()
-	segment, target := s.current(), g.written
-	s.mu.Unlock()
-	err := segment.sync()
-	if err != nil {
-		s.mu.Lock()
-		s.fail(err)
-		s.rotate, s.suspect = true, true // what the kernel failed to write it may have forgotten
-		s.mu.Unlock()
-	}
-
+	target, err := g.spool.force()
 	g.mu.Lock()
 	g.running = false
 	if err != nil {
@@ -68,6 +57,49 @@ func (g *groupSync) round() {
 		g.synced = max(g.synced, target)
 	}
 	g.ended.Broadcast()
+}
+
+// force brings to the disk what has been written, and says how much that was.
+func (s *spool) force() (written uint64, err error) {
+	s.mu.Lock()
+	written = s.sync.written
+	var dirty []*segment
+	named := true
+	for _, seg := range s.segments {
+		if seg.dirty {
+			seg.dirty = false
+			named = named && seg.durable
+			dirty = append(dirty, seg)
+		}
+	}
+	s.mu.Unlock()
+
+	for _, seg := range dirty {
+		if err = seg.sync(); err != nil {
+			break
+		}
+	}
+	if err == nil && !named {
+		if err = syncDir(s.dir.path); err != nil {
+			err = fmt.Errorf("forcing the spool directory to the disk: %w", err)
+		}
+	}
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil {
+		for _, seg := range dirty {
+			seg.dirty = true
+		}
+		s.fail(err)
+		s.rotate, s.suspect = true, true // what the kernel failed to write it may have forgotten
+		return 0, err
+	}
+	for _, seg := range dirty {
+		seg.durable = true
+	}
+	s.trim()
+	return written, nil
 }
 
 const repairEvery = 200 * time.Millisecond
@@ -83,7 +115,7 @@ func (s *spool) keep(done <-chan struct{}) {
 			return
 		case now := <-ticker.C:
 			s.repair()
-			if s.cfg.Fsync == FsyncInterval && now.Sub(forced) >= s.cfg.FsyncInterval {
+			if s.cfg.Fsync != FsyncNever && now.Sub(forced) >= s.cfg.FsyncInterval {
 				forced = now
 				s.mu.Lock()
 				mark := s.sync.written
