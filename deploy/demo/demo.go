@@ -25,9 +25,10 @@ import (
 
 // The script. Leaving is judged on what was called once a node has had leaveGrace to notice.
 const (
-	healthyFor  = 12 * time.Second
+	surveyFor   = 4 * time.Second
+	healthyFor  = 10 * time.Second
 	failingFor  = 20 * time.Second
-	recoverFor  = 35 * time.Second
+	recoverFor  = 40 * time.Second
 	tick        = 2 * time.Second
 	leaveGrace  = 4 * time.Second
 	rate        = 40 // requests/s
@@ -84,24 +85,41 @@ func (d *demo) play(ctx context.Context) error {
 	d.served = map[string]int{}
 	driving, stop := context.WithCancel(ctx)
 	defer stop()
+	options := load.Options{URL: d.stack.GatewayURL, Key: d.stack.Key, Rate: rate, StreamShare: 0.5, Seed: 1, PromptTokens: 60, MaxTokens: 12, Concurrency: 200}
+
+	fmt.Fprintf(d.out, "\n%s of requests that name their provider, so that all are known\n", surveyFor)
+	survey := options
+	survey.Duration = surveyFor
+	for _, p := range sim.Default() {
+		survey.Models = append(survey.Models, p.ID+"/"+sim.Small)
+	}
+	first, err := load.Run(driving, survey, d.count)
+	if err != nil {
+		return fmt.Errorf("driving: %w", err)
+	}
+	if err := d.line(ctx); err != nil {
+		return err
+	}
+
+	options.Models, options.Duration = []string{sim.Small}, healthyFor+failingFor+recoverFor
 	done := make(chan error, 1)
 	var summary load.Summary
 	go func() {
 		var err error
-		summary, err = load.Run(driving, load.Options{
-			URL: d.stack.GatewayURL, Key: d.stack.Key, Models: []string{sim.Small}, Rate: rate,
-			Duration: healthyFor + failingFor + recoverFor, StreamShare: 0.5, Seed: 1, PromptTokens: 60, MaxTokens: 12, Concurrency: 200,
-		}, d.count)
+		summary, err = load.Run(driving, options, d.count)
 		done <- err
 	}()
-
 	fmt.Fprintf(d.out, "\n%d requests/s for %s, all well: share of answers (uptime %% of the last minute)\n", rate, healthyFor)
-	if err := d.watch(ctx, healthyFor, nil); err != nil {
+	if err := d.watch(ctx, healthyFor/2, nil); err != nil {
 		return err
 	}
-	victim := d.busiest(0)
+	settled := d.lastSeq()
+	if err := d.watch(ctx, healthyFor/2, nil); err != nil {
+		return err
+	}
+	victim := d.busiest(settled)
 	fmt.Fprintf(d.out, "\n%s, the busiest, now fails %.0f %% of its calls for %s\n", victim, 100*failureRate, failingFor)
-	if err := d.stack.Sim.Set(victim, fmt.Appendf(nil, `{"error_rate":%g,"error_kinds":["500"]}`, failureRate)); err != nil {
+	if err := d.stack.Sim.Set(victim, fmt.Appendf(nil, `{"error_rate":%g,"error_kinds":["server_error"]}`, failureRate)); err != nil {
 		return err
 	}
 	if err := d.watch(ctx, leaveGrace, nil); err != nil {
@@ -118,7 +136,7 @@ func (d *demo) play(ctx context.Context) error {
 	}
 	recovered := time.Now()
 	var back time.Duration
-	err := d.watch(ctx, recoverFor, func() bool {
+	err = d.watch(ctx, recoverFor, func() bool {
 		if d.share(victim, mark) > 0 && d.recentShare(victim) >= 0.5 {
 			back = time.Since(recovered)
 			return true
@@ -137,6 +155,7 @@ func (d *demo) play(ctx context.Context) error {
 	} else {
 		fmt.Fprintf(d.out, "\n%s is not first again yet: the minute has not forgotten\n", victim)
 	}
+	summary.Requests, summary.OK = summary.Requests+first.Requests, summary.OK+first.OK
 	return d.settle(ctx, summary, victim, left)
 }
 
@@ -169,7 +188,7 @@ func (d *demo) settle(ctx context.Context, summary load.Summary, victim string, 
 	for _, r := range retries {
 		failedFirst, recovered = failedFirst+r.Requests, recovered+r.Recovered
 	}
-	fmt.Fprintf(d.out, "\nretries: %d requests failed at their first provider, %d of them were served by another; clients saw %d errors\n", failedFirst, recovered, summary.Requests-summary.OK)
+	fmt.Fprintf(d.out, "\nretries: %d requests failed at their first provider, %d of them were served by another; clients saw %d errors\n", failedFirst, recovered, summary.Requests-summary.OK-summary.Errors[load.CodeCanceled])
 	switch {
 	case len(mismatches) > 0:
 		return fmt.Errorf("%d calls and rows do not match", len(mismatches))
