@@ -1,8 +1,8 @@
 package local
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -78,7 +78,7 @@ func hostClickHouse(ctx context.Context, library string, args []string) error {
 	lib.setSignalHandlersEnabled(0) // or a nil dereference in Go would kill the process
 
 	go io.Copy(io.Discard, master) // the prompt
-	over := make(chan struct{})
+	over, ending := make(chan struct{}), make(chan struct{})
 	go func() {
 		io.Copy(io.Discard, parent)
 		close(over)
@@ -88,6 +88,7 @@ func hostClickHouse(ctx context.Context, library string, args []string) error {
 		case <-ctx.Done():
 		case <-over:
 		}
+		close(ending)
 		master.Close()
 		// The engine waits for connections that clients keep open. What it has acknowledged is on disk.
 		time.Sleep(stopPatience)
@@ -105,15 +106,17 @@ func hostClickHouse(ctx context.Context, library string, args []string) error {
 	argv = append(argv, nil)
 	result := lib.queryCmdline(int32(len(args)), unsafe.SliceData(argv))
 	runtime.KeepAlive(argv)
-	if result == 0 {
+	message := ""
+	if result != 0 {
+		message = strings.Clone(lib.resultError(result))
+		lib.destroyQueryResult(result)
+	}
+	select {
+	case <-ending:
 		return nil
+	default:
+		return fmt.Errorf("the engine ended by itself: %s", cmp.Or(message, "it says why above, if at all"))
 	}
-	message := strings.Clone(lib.resultError(result))
-	lib.destroyQueryResult(result)
-	if message != "" {
-		return errors.New(message)
-	}
-	return nil
 }
 
 // moveStdin moves the pipe from the parent out of the way. os.Stdin itself stays as it is: were it

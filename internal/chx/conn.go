@@ -35,18 +35,14 @@ func WithSettings(ctx context.Context, settings Settings) context.Context {
 	return clickhouse.Context(ctx, clickhouse.WithSettings(settings))
 }
 
-// WithQueryID names the query in the server's log.
-func WithQueryID(ctx context.Context, id string) context.Context {
-	return clickhouse.Context(ctx, clickhouse.WithQueryID(id))
-}
-
 // SyncInsert makes inserts return only when their rows can be read, as one block: servers buffer and
 // regroup inserts by default.
 func SyncInsert(ctx context.Context) context.Context {
 	return WithSettings(ctx, Settings{"async_insert": 0})
 }
 
-// Conn is a pool of connections to one server. Safe for concurrent use.
+// Conn is a pool of connections to one server. Safe for concurrent use. A server that was stopped
+// without closing its connections holds a call until its context ends, so give it a deadline.
 type Conn struct {
 	conn  driver.Conn
 	where string

@@ -11,16 +11,10 @@ import (
 
 // Codes of server exceptions that callers look for.
 const (
-	CodeUnknownTable      int32 = 60
-	CodeUnknownDatabase   int32 = 81
-	CodeReadOnly          int32 = 164
-	CodeTooManyParts      int32 = 252
-	CodeMemoryLimit       int32 = 241
-	CodeAccessDenied      int32 = 497
-	CodeAuthentication    int32 = 516
-	CodeTableExists       int32 = 57
-	CodeTableReadOnly     int32 = 242
-	CodeUnknownIdentifier int32 = 47
+	CodeUnknownTable    int32 = 60
+	CodeUnknownDatabase int32 = 81
+	CodeTooManyParts    int32 = 252
+	CodeAuthentication  int32 = 516
 )
 
 // dataCodes are exceptions that say the values sent are at fault: they come again however often the

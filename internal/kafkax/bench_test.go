@@ -3,9 +3,9 @@ package kafkax_test
 import (
 	"bytes"
 	"fmt"
+	"log/slog"
 	"testing"
 
-	"log/slog"
 	"turnout/internal/kafkax"
 	"turnout/internal/testkit/kafkatest"
 	"turnout/schemas/topic"
