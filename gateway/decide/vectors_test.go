@@ -121,6 +121,7 @@ func TestVectorsAreTheOriginals(t *testing.T) {
 	}
 	original, err := os.ReadFile(filepath.Join("..", "..", "..", "shared", "conformance", "routing.json"))
 	if errors.Is(err, fs.ErrNotExist) {
+		t.Log("the original is not here to compare with")
 		return
 	}
 	if err != nil {

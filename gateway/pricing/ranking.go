@@ -24,7 +24,7 @@ func (s *Schedule) Ranking(inputTokens int64, serviceTier string, mix Mix) float
 		}
 		output *= max(mix.OutputRatio, 0)
 	}
-	ranking := (input + output) / 2 / nanoPerUSD
+	ranking := (input + output) / (2 * nanoPerUSD)
 	if s.Discount > 0 {
 		ranking *= 1 - min(s.Discount, 100)/100
 	}

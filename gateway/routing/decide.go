@@ -69,7 +69,8 @@ func (d *Decision) decide(in *Input, retry *Retry) {
 // prepare settles what does not depend on the candidates.
 func (d *Decision) prepare(in *Input) {
 	r, t := &in.Request, &in.Config.Thresholds
-	d.Draw, d.Pick = Draw(r.ID), Pick(r.ID)
+	seed := Seed(r.ID)
+	d.Draw, d.Pick = drawOf(seed), pickOf(seed)
 	if r.Draw != nil {
 		d.Draw = *r.Draw
 	}

@@ -10,10 +10,14 @@ func Seed(requestID string) uint64 {
 }
 
 // Draw, in [0, 1), decides whether a request explores: the first output of SplitMix64 from its seed.
-func Draw(requestID string) float64 { return unit(Seed(requestID) + golden) }
+func Draw(requestID string) float64 { return drawOf(Seed(requestID)) }
 
 // Pick, in [0, 1), decides where an exploring request goes: the second output.
-func Pick(requestID string) float64 { return unit(Seed(requestID) + golden + golden) }
+func Pick(requestID string) float64 { return pickOf(Seed(requestID)) }
+
+func drawOf(seed uint64) float64 { return unit(seed + golden) }
+
+func pickOf(seed uint64) float64 { return unit(seed + golden + golden) }
 
 const golden uint64 = 0x9e3779b97f4a7c15
 
