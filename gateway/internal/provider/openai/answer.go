@@ -3,6 +3,7 @@ package openai
 import (
 	"bytes"
 	"net/http"
+	"sync"
 
 	"turnout/gateway/internal/provider"
 	"turnout/gateway/llm"
@@ -79,67 +80,89 @@ func (o *object) edit(edits *jsonx.Edits, data, model []byte, hideUsage bool) (o
 	return ownMetadata
 }
 
+// answerParser reads plain answers, one at a time.
+type answerParser struct {
+	object
+	cursor jsonx.Cursor
+	edits  jsonx.Edits
+
+	body   []byte
+	count  int    // choices
+	finish string // the first choice's finish_reason
+	failed []byte // a choice that ended in an error
+}
+
+var answerParsers = sync.Pool{New: func() any { return new(answerParser) }}
+
 // parseAnswer reads a whole plain answer. openEnded: nothing but the end of the connection said where
 // it ends. body is the caller's again afterwards.
 func parseAnswer(call *provider.Call, body []byte, openEnded bool) (*provider.Answer, *llm.Error) {
-	var (
-		c      jsonx.Cursor
-		o      object
-		room   [24]jsonx.Field
-		count  int
-		finish string
-		failed []byte // a choice that ended in an error
-	)
 	if problem := notJSON(body); problem != "" {
 		return nil, provider.Unanswerable(http.StatusOK, problem)
 	}
-	o.fields = room[:0]
-	c.ResetLoose(body)
-	o.read(&c, func() {
-		if c.Kind() != jsonx.Array {
-			return
-		}
-		for a := c.Array(); c.NextItem(&a); {
-			count++
-			start := c.Pos()
-			reason := finishReason(&c)
-			if a.Index == 0 {
-				finish = reason
-			}
-			if reason == "error" && c.Err() == nil {
-				failed = body[start:c.Pos()]
-			}
-		}
-	})
-	if err := c.End(); err != nil {
-		if openEnded && err.Truncated() {
-			return nil, provider.Cut("the answer broke off", err)
-		}
-		return nil, &llm.Error{Class: attempt.UpstreamError, Status: http.StatusOK, Message: "an answer that is no valid JSON", Cause: err}
+	p := answerParsers.Get().(*answerParser)
+	defer func() {
+		p.cursor.ResetLoose(nil)
+		p.body, p.failed = nil, nil
+		answerParsers.Put(p)
+	}()
+	p.body, p.count, p.finish, p.failed = body, 0, "", nil
+	p.edits = p.edits[:0]
+	p.cursor.ResetLoose(body)
+	p.object.read(&p.cursor, p.readChoices)
+	if failure := p.problem(openEnded); failure != nil {
+		return nil, failure
 	}
-	switch {
-	case o.isError:
-		if e := llm.InBand(body); e != nil {
-			return nil, e
-		}
-		fallthrough
-	case count == 0:
-		return nil, provider.Unanswerable(http.StatusOK, "an answer without choices")
-	case failed != nil:
-		return nil, choiceError(failed)
-	}
-	result := provider.Result{Status: http.StatusOK, FinishReason: finish, Output: true}
+	result := provider.Result{Status: http.StatusOK, FinishReason: p.finish, Output: true}
 	result.Usage.Source = attempt.UsageMissing
-	if o.usage >= 0 && o.usageKind != jsonx.Null {
-		f := o.fields[o.usage]
+	if p.usage >= 0 && p.usageKind != jsonx.Null {
+		f := p.fields[p.usage]
 		result.Usage = llm.OpenAIUsage(body[f.Value:f.End], call.ContextLimit)
 	}
-	var editRoom [4]jsonx.Edit
-	edits := jsonx.Edits(editRoom[:0])
-	own := o.edit(&edits, body, jsonx.AppendString(nil, call.Model), false)
+	own := p.edit(&p.edits, body, jsonx.AppendString(nil, call.Model), false)
 	out := getBuffer()
-	*out = edits.Apply(*out, body)
-	return provider.NewAnswer(*out, o.end-1+edits.Growth(), own, result, func() { putBuffer(out) }), nil
+	*out = p.edits.Apply(*out, body)
+	return provider.NewAnswer(*out, p.end-1+p.edits.Growth(), own, result, func() { putBuffer(out) }), nil
+}
+
+func (p *answerParser) readChoices() {
+	c := &p.cursor
+	if c.Kind() != jsonx.Array {
+		return
+	}
+	for a := c.Array(); c.NextItem(&a); {
+		p.count++
+		start := c.Pos()
+		reason := finishReason(c)
+		if a.Index == 0 {
+			p.finish = reason
+		}
+		if reason == "error" && c.Err() == nil {
+			p.failed = p.body[start:c.Pos()]
+		}
+	}
+}
+
+// problem says why what was read is no answer; nil if it is one.
+func (p *answerParser) problem(openEnded bool) *llm.Error {
+	if err := p.cursor.End(); err != nil {
+		if openEnded && err.Truncated() {
+			return provider.Cut("the answer broke off", err)
+		}
+		return &llm.Error{Class: attempt.UpstreamError, Status: http.StatusOK, Message: "an answer that is no valid JSON", Cause: err}
+	}
+	if p.isError {
+		if e := llm.InBand(p.body); e != nil {
+			return e
+		}
+	}
+	switch {
+	case p.count == 0:
+		return provider.Unanswerable(http.StatusOK, "an answer without choices")
+	case p.failed != nil:
+		return choiceError(p.failed)
+	}
+	return nil
 }
 
 // notJSON says what a body is that does not even begin like an answer; "" if it does.

@@ -2,7 +2,6 @@ package openai
 
 import (
 	"bytes"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -130,36 +129,4 @@ func putBuffer(b *[]byte) {
 	if cap(*b) <= maxPooled {
 		buffers.Put(b)
 	}
-}
-
-// requestBody hands a pooled buffer to the transport, which may go on reading after the answer is there
-// and closes it when it is through. It is no type that net/http knows, so no GetBody is made of it and
-// a call is never sent twice.
-type requestBody struct {
-	mu   sync.Mutex
-	buf  *[]byte
-	rest []byte
-}
-
-func newRequestBody(buf *[]byte) *requestBody { return &requestBody{buf: buf, rest: *buf} }
-
-func (b *requestBody) Read(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if len(b.rest) == 0 {
-		return 0, io.EOF
-	}
-	n := copy(p, b.rest)
-	b.rest = b.rest[n:]
-	return n, nil
-}
-
-func (b *requestBody) Close() error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.buf != nil {
-		putBuffer(b.buf)
-	}
-	b.buf, b.rest = nil, nil
-	return nil
 }
