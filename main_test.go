@@ -42,9 +42,15 @@ func TestCompose(t *testing.T) {
 		ours++
 		var environ []string
 		for key, value := range service.Environment {
-			if value != nil {
-				environ = append(environ, key+"="+*value)
+			if value == nil {
+				continue
 			}
+			for _, v := range service.Volumes { // the container's path is ours here
+				if *value == v.Target {
+					*value = v.Source
+				}
+			}
+			environ = append(environ, key+"="+*value)
 		}
 		var out, errs bytes.Buffer
 		env := lifecycle.Env{Args: append(slices.Clone([]string(service.Command[1:])), "--check-config"), Environ: environ, Stdout: &out, Stderr: &errs}

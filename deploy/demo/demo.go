@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"sync"
 	"text/tabwriter"
 	"time"
@@ -39,6 +40,10 @@ const (
 
 // Main is `turnout demo`.
 func Main(ctx context.Context, env lifecycle.Env, _ []string) error {
+	if slices.Contains(env.Args, "--help") {
+		fmt.Fprintln(env.Stdout, "turnout demo: the main job, unattended, in under 90 seconds, on free ports and in a folder of its own. It takes no arguments and exits 1 if traffic does not leave the failing provider or anything does not match.")
+		return nil
+	}
 	if len(env.Args) > 0 {
 		return lifecycle.Usage(fmt.Errorf("turnout demo takes no arguments, not %q", env.Args))
 	}

@@ -19,7 +19,7 @@ type Config struct {
 	Requests     int           `koanf:"requests" help:"how many requests; 0: until the duration or the trace ends"`
 	Duration     time.Duration `koanf:"duration" help:"how long to send; 0: until the requests or the trace end"`
 	Rate         float64       `koanf:"rate" help:"requests/s, whether or not answers come; 0: as fast as the concurrency allows"`
-	Concurrency  int           `koanf:"concurrency" help:"requests under way at most"`
+	Concurrency  int           `koanf:"concurrency" help:"requests under way at most; 0: 64, or 1024 with a rate"`
 	StreamShare  float64       `koanf:"stream_share" help:"share of streams, 0 to 1"`
 	Seed         uint64        `koanf:"seed" help:"what every random decision follows from"`
 	PromptTokens int           `koanf:"prompt_tokens" help:"length of a prompt"`
@@ -35,7 +35,7 @@ type Config struct {
 // DefaultConfig returns the defaults: closed load on a local gateway.
 func DefaultConfig() Config {
 	return Config{
-		URL: "http://127.0.0.1:8080", Model: []string{"sim-small"}, Concurrency: 16, StreamShare: 0.5,
+		URL: "http://127.0.0.1:8080", Model: []string{"sim-small"}, StreamShare: 0.5,
 		Seed: 1, PromptTokens: 100, Timeout: 10 * time.Minute, Speed: 1,
 	}
 }

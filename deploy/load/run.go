@@ -21,7 +21,7 @@ type Options struct {
 	Requests     int      // 0: no bound of its own
 	Duration     time.Duration
 	Rate         float64 // requests/s; 0: as fast as Concurrency allows
-	Concurrency  int     // requests under way at most; 0: 64
+	Concurrency  int     // requests under way at most; 0: 64, or 1024 with a rate
 	StreamShare  float64 // of the requests, 0 to 1
 	Seed         uint64
 	PromptTokens int           // 0: 100
@@ -92,6 +92,9 @@ func isLoopback(host string) bool {
 }
 
 func (o Options) withDefaults() Options {
+	if o.Concurrency == 0 && o.Rate > 0 {
+		o.Concurrency = 1024 // a rate is kept whether or not answers come
+	}
 	if o.Concurrency == 0 {
 		o.Concurrency = 64
 	}
