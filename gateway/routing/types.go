@@ -2,8 +2,8 @@
 // given: Decide takes a view of the candidates and a request and returns a choice that explains
 // itself. There is no clock, no randomness and no I/O here; draws are functions of the request id.
 //
-// Read eligible.go (who may serve), score.go (who serves best) and decide.go (who is chosen), in
-// this order. docs/routing.md tells the same with worked numbers.
+// Read decide.go (the outline), eligible.go (who may serve), score.go and rounds.go (who is best) and
+// choose.go (who is chosen), in this order. docs/routing.md tells the same with worked numbers.
 package routing
 
 import (
