@@ -12,17 +12,17 @@ func (d *Decision) choose(in *Input, retry *Retry) {
 		}
 	}
 	session := inSession(in)
-	prefers := retry == nil && prefers(in) && electable > 1
+	preferring := retry == nil && prefers(in) && electable > 1
 
 	kept := -1
 	switch {
 	case session && retry == nil:
 		kept = d.well(in, in.State.Pin, in.Config.Session.UptimeThreshold, r.ReasoningBound)
-	case prefers:
+	case preferring:
 		kept = d.well(in, in.State.Preferred, in.Config.Sticky.UptimeThreshold, false)
 	}
 	winner, priceOnly := d.rounds(in, kept)
-	if kept >= 0 && prefers && d.Scores[kept].compared-d.Scores[winner].compared > steps(in.Config.Sticky.ScoreMargin) {
+	if kept >= 0 && preferring && d.Scores[kept].compared-d.Scores[winner].compared > steps(in.Config.Sticky.ScoreMargin) {
 		kept = -1
 		winner, priceOnly = d.rounds(in, kept)
 	}
@@ -42,29 +42,35 @@ func (d *Decision) choose(in *Input, retry *Retry) {
 	switch {
 	case session:
 		d.Update, d.TTLSeconds = UpdatePin, int64(in.Config.Session.TTL.Seconds())
-	case prefers && kept < 0 && !explored:
+	case preferring && kept < 0 && !explored:
 		d.Update, d.TTLSeconds = UpdatePreferred, int64(in.Config.Sticky.TTL.Seconds())
 	}
+	if d.Reason == "" { // else a fallback from the provider that was named
+		d.Reason = reason(in, electable, explored, kept >= 0, priceOnly)
+	}
+}
+
+// reason is the first that applies.
+func reason(in *Input, electable int, explored, kept, priceOnly bool) Reason {
 	switch {
-	case d.Reason != "": // a fallback from the provider that was named
-	case r.Provider != "":
-		d.Reason = DirectProvider
-	case session:
-		d.Reason = SessionSticky
+	case in.Request.Provider != "":
+		return DirectProvider
+	case inSession(in):
+		return SessionSticky
 	case len(in.Candidates) == 1:
-		d.Reason = SingleProvider
+		return SingleProvider
 	case electable == 1:
-		d.Reason = SingleCandidate
+		return SingleCandidate
 	case explored:
-		d.Reason = RandomExploration
-	case len(r.Order) > 0:
-		d.Reason = ProviderOrder
-	case kept >= 0:
-		d.Reason = StablePreferred
+		return RandomExploration
+	case len(in.Request.Order) > 0:
+		return ProviderOrder
+	case kept:
+		return StablePreferred
 	case priceOnly:
-		d.Reason = PriceOnly
+		return PriceOnly
 	default:
-		d.Reason = WeightedScore
+		return WeightedScore
 	}
 }
 
