@@ -310,3 +310,51 @@ func TestShipDirLeavesTheLivingAlone(t *testing.T) {
 		t.Error("a foreign directory is gone")
 	}
 }
+
+func TestWhatKafkaHasIsNotSentAgain(t *testing.T) {
+	b, cfg := &broker{}, config(t)
+	l := openLog(t, cfg, b)
+	mustStart(t, l, event(1))
+	for range 10 {
+		e := event(0)
+		l.Finish(mustStart(t, l, e), ended(e))
+	}
+	eventually(t, "acknowledged", func() bool { return l.Depth() == 0 })
+	b.set(func() { b.down = true })
+	for range 6 {
+		e := event(0)
+		l.Finish(mustStart(t, l, e), ended(e))
+	}
+	_ = l.Close(expired())
+
+	// The first adopter dies after two rounds, of two and of four.
+	ctx, cancel := context.WithCancel(context.Background())
+	calls := 0
+	b.set(func() {
+		b.down = false
+		b.answers = func(record int) answer {
+			if record == 0 {
+				if calls++; calls > 2 {
+					cancel()
+				}
+			}
+			if calls > 2 {
+				return refuses
+			}
+			return takes
+		}
+	})
+	s := newSender(b, b, quiet, newMetrics(telemetry.NewMetrics()))
+	s.limit = 2
+	report, err := shipDir(ctx, cfg.Dir, s)
+	if err == nil || report.Sent+report.Interrupted != 6 {
+		t.Fatalf("the first adopter: %+v, %v", report, err)
+	}
+	b.set(func() { b.answers = nil })
+	if r := shipAll(t, cfg.Dir, b); r.Sent+r.Interrupted != 1 {
+		t.Fatalf("the second adopter: %+v", r)
+	}
+	if n := len(b.records()); n != 17 {
+		t.Errorf("%d records of 17 attempts", n)
+	}
+}
