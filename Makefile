@@ -28,7 +28,7 @@ $(CHDB_LIB): $(CHDB)/package-lock.json
 	@if [ -n "$${TURNOUT_CHDB_LIB:-}" ]; then echo "using $$TURNOUT_CHDB_LIB"; else \
 	  cd $(CHDB) && npm ci --ignore-scripts --no-audit --no-fund --silent && \
 	  { test -f node_modules/@chdb/lib-linux-x64-gnu/libchdb.so || { echo "the embedded ClickHouse exists for linux x64 (glibc) only: point clickhouse.addr at a server, or use docker compose up" >&2; exit 1; }; } && \
-	  touch node_modules/@chdb/lib-linux-x64-gnu/libchdb.so; fi
+	  sha256sum -c --quiet SHA256SUMS && touch node_modules/@chdb/lib-linux-x64-gnu/libchdb.so; fi
 
 dev: deps build ## start everything on this machine: engines, simulated providers, gateway, processor, analytics
 	bin/turnout dev

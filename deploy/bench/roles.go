@@ -60,11 +60,21 @@ func serveProxy(target string) (http.Handler, error) {
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConns, transport.MaxIdleConnsPerHost = 0, 1024
-	return &httputil.ReverseProxy{
+	proxy := &httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(u) },
 		Transport:     transport,
 		FlushInterval: -1,
-	}, nil
+	}
+	// The body is read first: a proxy that still reads it when the answer ends cuts some streams
+	// (golang/go#40747), and there would be nothing to compare.
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		proxy.ServeHTTP(w, r)
+	}), nil
 }
 
 // serve listens on a free loopback port, says which on out, and serves until ctx ends.
