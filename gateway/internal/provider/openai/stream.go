@@ -17,6 +17,7 @@ const (
 	maxPeek  = 1 << 20                // events before the first output that are held back
 	tailFor  = 5 * time.Second        // how long a whole answer waits for its usage and [DONE]
 	drainFor = 250 * time.Millisecond // how long a finished connection may take to become reusable
+	graceFor = 50 * time.Millisecond  // how long a last chunk waits for the usage that goes into its metadata
 )
 
 // stream is a provider.Stream. Every rule of api.md "Streams" that concerns one upstream is in step.
@@ -40,7 +41,17 @@ type stream struct {
 
 	held   []byte // what peek read
 	heldAs provider.Chunk
+	queue  provider.Chunk // what was read behind the last chunk, if queued
+	queued bool
+	last   []byte // the bytes of a chunk that is kept while more is read
+	ahead  chan read
 	err    error // sticks: io.EOF or *llm.Error
+}
+
+// read is what the reader gave.
+type read struct {
+	event sse.Event
+	err   error
 }
 
 func newStream(call *provider.Call, w *provider.Watch, resp *http.Response, body io.Reader) *stream {
@@ -50,34 +61,6 @@ func newStream(call *provider.Call, w *provider.Watch, resp *http.Response, body
 	s.result.Status = http.StatusOK
 	s.result.Usage.Source = attempt.UsageMissing
 	return s
-}
-
-// source counts waiting for the upstream against the idle limit, once output has begun, and knows
-// whether the body was read to its end.
-type source struct {
-	r       io.Reader
-	watch   *provider.Watch
-	idle    time.Duration
-	left    time.Duration // of the idle limit
-	waiting bool          // the idle limit is in force
-	ended   bool
-}
-
-func (s *source) Read(p []byte) (int, error) {
-	if !s.waiting || s.idle <= 0 {
-		n, err := s.r.Read(p)
-		s.ended = err == io.EOF
-		return n, err
-	}
-	before := s.watch.Elapsed()
-	s.watch.For(provider.LimitIdle, s.left, s.idle)
-	n, err := s.r.Read(p)
-	s.ended = err == io.EOF
-	if s.waiting {
-		s.watch.Pause()
-		s.left -= s.watch.Elapsed() - before
-	}
-	return n, err
 }
 
 // peek reads up to the first output, holding back what comes before it.
@@ -118,16 +101,21 @@ func (s *stream) Close() {
 	if s.reader == nil {
 		return
 	}
-	s.reader.Release()
-	s.reader = nil
 	if s.call.Timing.Total == 0 {
 		s.call.Timing.Total = s.watch.Elapsed()
 	}
 	if !s.done || s.source.ended {
 		s.watch.Stop()
 		s.resp.Body.Close()
+		if s.ahead != nil {
+			<-s.ahead
+		}
+		s.reader.Release()
+		s.reader = nil
 		return
 	}
+	s.reader.Release()
+	s.reader = nil
 	// The end marker came, the end of the body not yet: wait for it a moment, so that the connection
 	// can serve again.
 	s.watch.Detach()
@@ -141,22 +129,52 @@ func (s *stream) Close() {
 
 // step reads the next event that the client is to see.
 func (s *stream) step() (provider.Chunk, error) {
+	if s.queued {
+		s.queued = false
+		return s.queue, nil
+	}
 	for s.err == nil {
-		e, err := s.reader.Next()
-		if err != nil {
-			if s.whole {
-				return s.end([]byte(sse.Done)), nil
-			}
-			return s.fail(s.broken(err))
-		}
-		s.events = s.events || e.Whole || e.Lines > 0
-		if c, show, failure := s.event(&e); failure != nil {
-			return s.fail(failure)
-		} else if show {
+		if c, show := s.one(); show {
 			return c, nil
 		}
 	}
 	return provider.Chunk{}, s.err
+}
+
+// one takes one event in, or the end of the stream. show is false if there is nothing to see, or for a
+// failure, which is then in s.err.
+func (s *stream) one() (c provider.Chunk, show bool) {
+	next := s.next()
+	if next.err != nil {
+		if s.whole {
+			return s.end([]byte(sse.Done)), true
+		}
+		s.fail(s.broken(next.err))
+		return c, false
+	}
+	e := &next.event
+	s.events = s.events || e.Whole || e.Lines > 0
+	was := s.whole
+	c, show, failure := s.event(e)
+	switch {
+	case failure != nil:
+		s.fail(failure)
+		return c, false
+	case show && c.Finish && !was:
+		return s.lookBehind(c), true
+	}
+	return c, show
+}
+
+// next is the next event; it may be under way already.
+func (s *stream) next() read {
+	if s.ahead != nil {
+		r := <-s.ahead
+		s.ahead = nil
+		return r
+	}
+	e, err := s.reader.Next()
+	return read{e, err}
 }
 
 // event takes one event in. show is false for what the client does not see.
@@ -195,99 +213,6 @@ func (s *stream) event(e *sse.Event) (c provider.Chunk, show bool, failure *llm.
 	return c, show, nil
 }
 
-// relay keeps the books on a chunk and makes of it what the client is to see.
-func (s *stream) relay(e *sse.Event) (c provider.Chunk, show bool) {
-	p := &s.chunk
-	if p.usage >= 0 && p.usageKind != jsonx.Null {
-		s.count(e.Data[p.fields[p.usage].Value:p.fields[p.usage].End])
-	}
-	hasUsage := p.usage >= 0 && p.usageKind != jsonx.Null
-	asked := s.call.Facts.IncludeUsage
-	if p.count == 0 && hasUsage && !asked {
-		return c, false
-	}
-	if p.first != "" {
-		s.result.FinishReason = p.first
-	}
-	c.Output = p.output
-	if p.output {
-		s.result.Output = true
-		if !s.output {
-			s.output = true
-			s.call.Timing.FirstOutput = s.watch.Elapsed()
-			s.watch.Pause()
-			s.source.waiting = true
-		}
-		s.source.left = s.source.idle
-	}
-	was := s.whole
-	if s.whole = p.whole(); s.whole {
-		c.Finish = p.finished
-		if !was {
-			s.source.waiting = false
-			s.watch.For(provider.LimitTail, tailFor, tailFor)
-		}
-	} else if was {
-		s.watch.Pause()
-		s.source.waiting = true
-	}
-	splice := s.whole && !s.spliced && (hasUsage || !asked && p.finished)
-	own := p.edit(&p.edits, e.Data, s.model, !asked)
-	c.Data = s.bytes(e, splice, &c.SpliceAt)
-	c.OwnMetadata = own
-	s.spliced = s.spliced || splice
-	c.More = s.reader.Buffered()
-	return c, true
-}
-
-// bytes is the event for the client: as it came, or with the chunk's edits. spliceAt is set if asked for.
-func (s *stream) bytes(e *sse.Event, splice bool, spliceAt *int) []byte {
-	p := &s.chunk
-	at := e.At
-	switch {
-	case len(p.edits) == 0 && (!splice || e.Lines == 1):
-		if splice {
-			*spliceAt = at + p.end - 1
-		}
-		return s.complete(e)
-	case e.Lines == 1:
-		s.out = append(s.out[:0], e.Raw[:at]...)
-		s.out = p.edits.Apply(s.out, e.Data)
-		s.out = append(s.out, e.Raw[at+len(e.Data):]...)
-		if !e.Whole {
-			s.out = append(bytes.TrimRight(s.out, "\r\n"), "\n\n"...)
-		}
-	default: // several data lines become one; line feeds in JSON are white space
-		s.out = s.out[:0]
-		if len(e.Name) > 0 {
-			s.out = append(append(append(s.out, "event: "...), e.Name...), '\n')
-		}
-		s.out = append(s.out, "data: "...)
-		at = len(s.out)
-		s.out = p.edits.Apply(s.out, e.Data)
-		for i := at; i < len(s.out); i++ {
-			if s.out[i] == '\n' {
-				s.out[i] = ' '
-			}
-		}
-		s.out = append(s.out, "\n\n"...)
-	}
-	if splice {
-		*spliceAt = at + p.end - 1 + p.edits.Growth()
-	}
-	return s.out
-}
-
-// complete is the event as it came, ended if the stream broke off before its empty line.
-func (s *stream) complete(e *sse.Event) []byte {
-	if e.Whole {
-		return e.Raw
-	}
-	s.out = append(s.out[:0], bytes.TrimRight(e.Raw, "\r\n")...)
-	s.out = append(s.out, "\n\n"...)
-	return s.out
-}
-
 // marker takes [DONE] in.
 func (s *stream) marker(e *sse.Event) (c provider.Chunk, show bool, failure *llm.Error) {
 	switch {
@@ -308,10 +233,9 @@ func (s *stream) end(marker []byte) provider.Chunk {
 	return provider.Chunk{Data: marker, Done: true}
 }
 
-func (s *stream) fail(e *llm.Error) (provider.Chunk, error) {
+func (s *stream) fail(e *llm.Error) {
 	s.err = scrub(e, s.call.Secret)
 	s.call.Timing.Total = s.watch.Elapsed()
-	return provider.Chunk{}, s.err
 }
 
 // broken is the failure of a stream that ended before its answer did.
@@ -339,14 +263,4 @@ func (s *stream) notEvents(raw []byte) *llm.Error {
 		return provider.Unanswerable(http.StatusOK, "HTML where a stream was asked")
 	}
 	return nil
-}
-
-// count takes a usage in: the last good one wins, a refused one is flagged and changes no figure.
-func (s *stream) count(raw []byte) {
-	u := llm.OpenAIUsage(raw, s.call.ContextLimit)
-	if u.Source == attempt.UsageReported {
-		s.result.Usage = u
-	} else if u.Flag != "" {
-		s.result.Usage.Flag = u.Flag
-	}
 }

@@ -329,3 +329,87 @@ func TestCommittedBeyond1MiB(t *testing.T) {
 		t.Fatalf("%d bytes, %v", len(c.Data), err)
 	}
 }
+
+// The metadata tells the cost, so its chunk comes when usage is known; but a last chunk does not wait
+// for an upstream that takes its time.
+func TestMetadataKnowsTheUsage(t *testing.T) {
+	reported := llm.Usage{InputTokens: 5, OutputTokens: 2, Source: "reported"}
+	asWell := fmt.Sprintf(" chunk:%q", `{"choices":[{"index":0,"delta":{"content":"a"}}],"usage":{"prompt_tokens":5,"completion_tokens":2}}`)
+	for _, tc := range []struct {
+		name, script, extra string
+		known               llm.Usage // when the place for metadata is given out
+		into                string
+	}{
+		{"at once", `200 sse text:a finish:stop usage:5,2 done`, streaming, reported, "finish_reason"},
+		{"shortly after", `200 sse text:a finish:stop pause:10ms usage:5,2 pause:10ms done`, streaming, reported, "finish_reason"},
+		{"asked", `200 sse text:a finish:stop pause:10ms usage:5,2 pause:10ms done`, usageToo, reported, "completion_tokens"},
+		{"asked and late", `200 sse text:a finish:stop pause:200ms usage:5,2 done`, usageToo, reported, "completion_tokens"},
+		{"late", `200 sse text:a finish:stop pause:200ms usage:5,2 done`, streaming, llm.Usage{Source: "missing"}, "finish_reason"},
+		{"asked and never", `200 sse text:a finish:stop done`, usageToo, llm.Usage{Source: "missing"}, "finish_reason"},
+		{"asked and never, cut", `200 sse text:a finish:stop rst`, usageToo, llm.Usage{Source: "missing"}, "finish_reason"},
+		{"before the finish", `200 sse` + asWell + ` finish:stop done`, usageToo, reported, "finish_reason"},
+		{"before the finish, unasked", `200 sse` + asWell + ` finish:stop pause:200ms done`, streaming, reported, "finish_reason"},
+	} {
+		up := upstream.New(t, tc.script)
+		adapter := newAdapter(t)
+		s, failure := adapter.Stream(context.Background(), newCall(t, up.URL, tc.extra))
+		if failure != nil {
+			t.Fatal(failure)
+		}
+		var into string
+		var finished, ended time.Time
+		for {
+			c, err := s.Next()
+			if err == io.EOF {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.Finish {
+				finished = time.Now()
+			}
+			if c.Done {
+				ended = time.Now()
+			}
+			if c.SpliceAt > 0 {
+				if into != "" {
+					t.Errorf("%s: spliced twice", tc.name)
+				}
+				into = spliced(t, c.Data, c.SpliceAt)
+				if got := s.Result().Usage; got != tc.known {
+					t.Errorf("%s: known %+v", tc.name, got)
+				}
+			}
+		}
+		s.Close()
+		if !strings.Contains(into, tc.into) {
+			t.Errorf("%s: spliced into %q", tc.name, into)
+		}
+		if strings.Contains(tc.script, "200ms") && ended.Sub(finished) < 80*time.Millisecond {
+			t.Errorf("%s: the last chunk waited", tc.name)
+		}
+		up.Close()
+		adapter.transports.CloseIdle()
+	}
+}
+
+func TestClosedWhileWaitingForTheUsage(t *testing.T) {
+	up := upstream.New(t, `200 sse text:a finish:stop hold`)
+	s, failure := newAdapter(t).Stream(context.Background(), newCall(t, up.URL, streaming))
+	if failure != nil {
+		t.Fatal(failure)
+	}
+	for {
+		c, err := s.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.Finish {
+			break
+		}
+	}
+	s.Close()
+	s.Close()
+	gone(t, up, "closed")
+}
