@@ -24,10 +24,6 @@ import (
 	"turnout/schemas/topic"
 )
 
-const childVariable = "TURNOUT_PROCESSOR_TEST_CHILD"
-
-func child() {}
-
 func TestMain(m *testing.M) {
 	if os.Getenv(childVariable) != "" {
 		child()

@@ -29,12 +29,8 @@ import (
 	"turnout/schemas/topic"
 )
 
-// The consumer groups.
-const (
-	group         = "turnout-processor"
-	groupRequests = "turnout-processor-requests"
-	groupConfig   = "turnout-processor-config"
-)
+// group is the consumer group of the attempts topic; those of the other topics are named after it.
+const group = "turnout-processor"
 
 const (
 	batchRows        = 20_000
@@ -85,7 +81,10 @@ type Processor struct {
 	publishMetrics *publish.Metrics
 	lag            *telemetry.GaugeVec
 
-	at                          func(point string) // for tests
+	// For tests: where to stop, and a group of their own.
+	at    func(point string)
+	group string
+
 	batchDelay, publishInterval time.Duration
 }
 
@@ -111,7 +110,7 @@ func New(cfg Config, log *slog.Logger, metrics *telemetry.Metrics) (*Processor, 
 	p := &Processor{
 		cfg: cfg, acceptGap: acceptGap, log: log, metrics: metrics, listener: listener,
 		kafka: kafka, conn: conn, letters: deadletter.New(kafka, conn), status: consume.NewStatus(), profiles: publish.NewProfiles(log),
-		sinkMetrics: sink.NewMetrics(metrics), batchDelay: batchDelay, publishInterval: publishInterval,
+		sinkMetrics: sink.NewMetrics(metrics), group: group, batchDelay: batchDelay, publishInterval: publishInterval,
 		lag: metrics.GaugeVec("turnout_processor_lag_records", "Records of a partition of this process that are not stored yet.", "partition"),
 	}
 	p.ready = newReadiness(p.status)
@@ -180,7 +179,7 @@ func (p *Processor) work(ctx context.Context) error {
 		func() []snapshot.Profile { return p.profiles.Live(time.Now()) }, p.log, p.publishMetrics)
 	tasks.Go(func() { publisher.Run(ctx) })
 	tasks.Go(func() { p.profiles.Follow(ctx, p.kafka) })
-	for name, table := range map[string]mirror.Table{groupRequests: mirror.Refusals, groupConfig: mirror.Config} {
+	for name, table := range map[string]mirror.Table{p.group + "-requests": mirror.Refusals, p.group + "-config": mirror.Config} {
 		copier := &mirror.Copier{Kafka: p.kafka, ClickHouse: p.conn, Letters: p.letters, Log: p.log, Table: table}
 		tasks.Go(func() {
 			if err := p.kafka.Consume(ctx, kafkax.Group{ID: name, Topic: table.Topic}, copier.Run); err != nil {
@@ -226,7 +225,7 @@ func (p *Processor) fold(ctx context.Context) error {
 	tasks.Go(func() { p.follow(reading, generation, stopReading) })
 	defer context.AfterFunc(ctx, p.ready.stopping)()
 
-	err = p.kafka.Consume(reading, kafkax.Group{ID: group, Topic: topic.Attempts}, worker.Run)
+	err = p.kafka.Consume(reading, kafkax.Group{ID: p.group, Topic: topic.Attempts}, worker.Run)
 	stopReading()
 	stopTaking()
 	timer := time.AfterFunc(p.cfg.ShutdownTimeout, giveUp)
@@ -266,7 +265,7 @@ func (p *Processor) follow(ctx context.Context, generation uint32, flipped func(
 func (p *Processor) commit(ctx context.Context, progress map[int]int64) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	if err := p.kafka.Commit(ctx, group, topic.Attempts, progress); err != nil && !errors.Is(err, context.Canceled) {
+	if err := p.kafka.Commit(ctx, p.group, topic.Attempts, progress); err != nil && !errors.Is(err, context.Canceled) {
 		p.log.Debug("telling kafka how far we are", "error", err) // a hint; nothing rests on it
 	}
 }

@@ -1,0 +1,153 @@
+package processor
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"turnout/internal/telemetry"
+)
+
+// childVariable makes the test binary a processor that is killed at a point: its value is an order.
+const childVariable = "TURNOUT_PROCESSOR_TEST_CHILD"
+
+type order struct {
+	Brokers, Addr                []string
+	Database, Username, Password string
+	Group, Point                 string
+	Times                        int // how often the point is passed before
+}
+
+func child() {
+	var o order
+	if err := json.Unmarshal([]byte(os.Getenv(childVariable)), &o); err != nil {
+		panic(err)
+	}
+	go func() { // ends with its parent
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(3)
+	}()
+	cfg := DefaultConfig()
+	cfg.Processor.Listen = "127.0.0.1:0"
+	cfg.Kafka.Brokers, cfg.ClickHouse.Addr = o.Brokers, o.Addr
+	cfg.ClickHouse.Database, cfg.ClickHouse.Username = o.Database, o.Username
+	if err := json.Unmarshal([]byte(fmt.Sprintf("%q", o.Password)), &cfg.ClickHouse.Password); err != nil {
+		panic(err)
+	}
+	p, err := New(cfg, slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})), telemetry.NewMetrics())
+	if err != nil {
+		panic(err)
+	}
+	passed := 0
+	p.group, p.batchDelay, p.publishInterval = o.Group, 30*time.Millisecond, 100*time.Millisecond
+	p.at = func(point string) {
+		if point != o.Point {
+			return
+		}
+		if passed++; passed > o.Times {
+			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			select {}
+		}
+	}
+	_ = p.Run(context.Background())
+}
+
+// killed runs a processor in a process of its own until it kills itself at the point.
+func (w *world) killed(group, point string, times int, meanwhile func()) {
+	w.t.Helper()
+	text, err := json.Marshal(order{Brokers: w.kafka.Brokers, Addr: w.ch.Addr, Database: w.ch.Database, Username: w.ch.Username, Password: w.ch.Password.Reveal(), Group: group, Point: point, Times: times})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), childVariable+"="+string(text))
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	hold, err := cmd.StdinPipe()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer hold.Close()
+	if err := cmd.Start(); err != nil {
+		w.t.Fatal(err)
+	}
+	died := make(chan error, 1)
+	go func() { died <- cmd.Wait() }()
+	timeout := time.After(30 * time.Second)
+	for {
+		select {
+		case err := <-died:
+			if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || status.Signal() != syscall.SIGKILL {
+				w.t.Fatalf("the processor ended otherwise: %v\n%s", err, stderr.String())
+			}
+			return
+		case <-timeout:
+			_ = cmd.Process.Kill()
+			w.t.Fatalf("the processor never came to %q\n%s", point, stderr.String())
+		case <-time.After(20 * time.Millisecond):
+			meanwhile()
+		}
+	}
+}
+
+// Each point is passed a few times before the kill, so that it falls into the middle of the work. What
+// is written meanwhile holds copies of earlier events, as gateways send them again.
+func TestKilledAtEveryPoint(t *testing.T) {
+	w := newWorld(t, 3)
+	rng := rand.New(rand.NewPCG(5, 6))
+	distinct := int64(0)
+	more := func() {
+		events := w.writeEvents(rng, 60)
+		distinct += int64(len(events))
+		again := events[:rng.IntN(20)]
+		for _, e := range again {
+			w.write(record(e, true))
+		}
+	}
+	more()
+	round := 0
+	for _, point := range []string{"raw stored", "dead letters written", "folds stored", "snapshot rows written"} {
+		for _, times := range []int{0, 3} {
+			round++
+			w.killed(fmt.Sprintf("killed-%d", round), point, times, more)
+		}
+	}
+	w.run(func(p *Processor) { p.group = "last" })
+	w.caughtUp(20 * time.Second)
+	if n := w.unique(); n != distinct {
+		t.Errorf("%d rows for %d events", n, distinct)
+	}
+	w.verified()
+	if _, err := w.readSnapshot(t.Context()); err != nil {
+		t.Errorf("the newest head has not all its rows: %v", err)
+	}
+}
+
+// A leader that dies leaves its duty to another within 15 seconds.
+func TestSnapshotDutyMoves(t *testing.T) {
+	w := newWorld(t, 2)
+	rng := rand.New(rand.NewPCG(23, 24))
+	w.writeEvents(rng, 100)
+	var successor *Processor
+	w.killed(group, "snapshot rows written", 10, func() {
+		if successor == nil { // it joins while the first one leads
+			successor, _ = w.run()
+		}
+	})
+	died := time.Now()
+	before := w.number("count() FROM snapshot_heads")
+	eventually(t, 15*time.Second, "another head", func() bool { return w.number("count() FROM snapshot_heads") > before })
+	t.Logf("the next head came after %s", time.Since(died).Round(time.Millisecond))
+	if _, err := w.readSnapshot(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
