@@ -36,7 +36,8 @@ func drawStruct(t *rapid.T, v reflect.Value, text *rapid.Generator[string]) {
 }
 
 func drawField(t *rapid.T, name string, f reflect.Value, text *rapid.Generator[string]) {
-	float := rapid.OneOf(rapid.Float64(), rapid.Float64Range(-10, 1000), rapid.SampledFrom([]float64{0, 1e-7, -1e-9, 1e21, 5e-324, math.MaxFloat64, 0.1, 100}))
+	six := rapid.Map(rapid.IntRange(-999_999, 999_999), func(n int) float64 { return float64(n) / 1e4 })
+	float := rapid.OneOf(rapid.Float64(), rapid.Float64Range(-10, 1000), six, rapid.SampledFrom([]float64{0, 1e-7, -1e-9, 1e21, 5e-324, math.MaxFloat64, 0.1, 100}))
 	switch x := f.Addr().Interface().(type) {
 	case *time.Time:
 		*x = time.UnixMicro(rapid.Int64Range(-1e15, 4e15).Draw(t, name)).UTC()

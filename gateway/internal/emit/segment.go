@@ -19,6 +19,8 @@ type segment struct {
 	gone    bool  // removed, or dropped for want of room
 }
 
+var fdatasync = datasync // tests let it fail
+
 func createSegment(dir string, index uint64, alloc int64) (*segment, error) {
 	f, err := os.OpenFile(segmentPath(dir, index), os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 	if err != nil {
@@ -60,7 +62,7 @@ func (s *segment) remove() {
 
 // sync forces the segment to the disk. One that is closed is not needed any more.
 func (s *segment) sync() error {
-	if err := datasync(s.file); err != nil && !errors.Is(err, os.ErrClosed) {
+	if err := fdatasync(s.file); err != nil && !errors.Is(err, os.ErrClosed) {
 		return fmt.Errorf("forcing the spool to the disk: %w", err)
 	}
 	return nil
