@@ -62,6 +62,10 @@ type Gateway struct {
 	configRead atomic.Pointer[string] // why the configuration topic was not read yet; nil: it was
 }
 
+// Ids are made on every request. The switch is not safe once goroutines make ids, so it is thrown
+// before there are any.
+func init() { uuid.EnableRandPool() }
+
 // Main is `turnout gateway`.
 func Main(ctx context.Context, env lifecycle.Env, known []string) error {
 	cfg := DefaultConfig()
@@ -96,7 +100,6 @@ func Run(ctx context.Context, cfg Config, log *slog.Logger) error {
 // New puts a node together. It touches the disk, for the spool and the resources, and no network.
 // lookup gives the environment variables that secrets and base URLs name.
 func New(cfg Config, log *slog.Logger, lookup func(string) (string, bool)) (_ *Gateway, err error) {
-	uuid.EnableRandPool()
 	if cfg.NodeID == "" {
 		cfg.NodeID = hostname()
 	}

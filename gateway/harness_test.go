@@ -15,11 +15,13 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
+	"turnout/gateway/internal/state"
 	"turnout/internal/kafkax"
 	"turnout/internal/testkit"
 	"turnout/internal/testkit/kafkatest"
@@ -188,6 +190,7 @@ const noExploration = "{thresholds: {exploration_rate: 0}, sticky: {enabled: fal
 type node struct {
 	t      *testing.T
 	g      *Gateway
+	lookup func(string) (string, bool)
 	url    string
 	admin  string
 	file   string
@@ -215,12 +218,18 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-func lookup(name string) (string, bool) {
-	if s, ok := strings.CutPrefix(name, "SECRET_"); ok {
-		return "sk-" + strings.ToLower(s) + "-0123456789", true
+// secrets makes keys that no other test has: nodes of one broker tell each other of bad ones.
+func secrets() func(name string) (string, bool) {
+	tail := fmt.Sprintf("-%010d", nonce.Add(1))
+	return func(name string) (string, bool) {
+		if s, ok := strings.CutPrefix(name, "SECRET_"); ok {
+			return "sk-" + strings.ToLower(s) + tail, true
+		}
+		return "", false
 	}
-	return "", false
 }
+
+var nonce atomic.Int64
 
 // start runs a gateway on the resources; change may adjust its settings. A broker is started if none
 // is set. ClickHouse is away unless it is set.
@@ -236,6 +245,7 @@ func start(t *testing.T, documents string, change func(*Config)) *node {
 	cfg.Resources = []string{file}
 	cfg.Spool.Dir, cfg.Spool.Fsync = filepath.Join(dir, "spool"), "never"
 	cfg.NodeID = "node-1"
+	cfg.HashKey = "one key for all nodes of tests"
 	cfg.ShutdownTimeout = 3 * time.Second
 	cfg.ClickHouse.Addr = []string{"127.0.0.1:1"}
 	cfg.Kafka.Brokers = nil
@@ -248,9 +258,9 @@ func start(t *testing.T, documents string, change func(*Config)) *node {
 	if err := cfg.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	n := &node{t: t, file: file, kafka: cfg.Kafka, logs: &lockedBuffer{}, done: make(chan error, 1)}
+	n := &node{t: t, lookup: secrets(), file: file, kafka: cfg.Kafka, logs: &lockedBuffer{}, done: make(chan error, 1)}
 	var err error
-	if n.g, err = New(cfg, slog.New(slog.NewTextHandler(n.logs, nil)), lookup); err != nil {
+	if n.g, err = New(cfg, slog.New(slog.NewTextHandler(n.logs, nil)), n.lookup); err != nil {
 		t.Fatal(err)
 	}
 	var ctx context.Context
@@ -381,32 +391,38 @@ func (n *node) read(name string, partitions, want int, each func(value []byte)) 
 		n.t.Fatal(err)
 	}
 	defer client.Close()
-	fetchers := make([]*kafkax.Fetcher, partitions)
-	for p := range fetchers {
-		fetchers[p] = client.NewFetcher(name, p, 0)
-		defer fetchers[p].Close()
+	ctx := context.Background()
+	count := func() (n int64) {
+		for p := range partitions {
+			if _, next, err := client.Bounds(ctx, name, p); err == nil {
+				n += next
+			}
+		}
+		return n
 	}
-	got, last := 0, time.Time{}
-	for deadline := time.Now().Add(10 * time.Second); ; {
-		for _, f := range fetchers {
-			records, err := f.Fetch(context.Background(), 10_000)
+	for deadline := time.Now().Add(10 * time.Second); count() < int64(want) && time.Now().Before(deadline); {
+		time.Sleep(10 * time.Millisecond)
+	}
+	time.Sleep(50 * time.Millisecond) // for one too many
+	got := 0
+	for p := range partitions {
+		first, next, err := client.Bounds(ctx, name, p)
+		if err != nil {
+			n.t.Fatal(err)
+		}
+		f := client.NewFetcher(name, p, first)
+		for first < next {
+			records, err := f.Fetch(ctx, 10_000)
 			if err != nil {
 				n.t.Fatal(err)
 			}
 			for _, r := range records {
 				got++
+				first = r.Offset + 1
 				each(r.Value)
 			}
 		}
-		if got >= want && last.IsZero() {
-			last = time.Now().Add(100 * time.Millisecond)
-		}
-		if !last.IsZero() && time.Now().After(last) {
-			break
-		}
-		if time.Now().After(deadline) {
-			break
-		}
+		f.Close()
 	}
 	if got != want {
 		n.t.Fatalf("%s holds %d records, want %d", name, got, want)
@@ -438,4 +454,18 @@ func noLeaks(t *testing.T) {
 		http.DefaultClient.CloseIdleConnections()
 		goleak.VerifyNone(t, before)
 	})
+}
+
+// keyID names a provider's first key in the health table.
+func (n *node) keyID(provider string) state.KeyID {
+	secret, _ := n.lookup("SECRET_" + strings.ToUpper(provider) + "_0")
+	return state.KeyID{Provider: provider, Secret: n.g.state.SecretHash(secret)}
+}
+
+// heal lets a key's cooldown end by a success.
+func (n *node) heal(provider string) {
+	k := n.g.state.Keys().Get(n.keyID(provider), 0, 0)
+	if use, ok := k.Begin(n.g.poller.Now(), true); ok {
+		use.End(n.g.poller.Now(), state.Success, 0)
+	}
 }
