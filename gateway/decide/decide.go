@@ -18,6 +18,10 @@ const maxScenario = 64 << 20
 // Main reads a scenario from standard input and prints the decision. Input that cannot be read is a
 // usage error, in one line that names the path; that nobody can serve the request is a decision.
 func Main(_ context.Context, env lifecycle.Env) error {
+	if len(env.Args) == 1 && env.Args[0] == "--help" {
+		_, err := io.WriteString(env.Stdout, "turnout decide < scenario.json: one routing decision, on paper; docs/routing.md shows scenarios\n")
+		return err
+	}
 	if len(env.Args) > 0 {
 		return lifecycle.Usage(errors.New("decide takes no arguments: turnout decide < scenario.json"))
 	}
