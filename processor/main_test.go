@@ -1,0 +1,131 @@
+package processor
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"turnout/internal/lifecycle"
+	"turnout/internal/testkit/chtest"
+	"turnout/internal/testkit/kafkatest"
+	"turnout/migrations"
+)
+
+func TestSettingsNameEveryMistake(t *testing.T) {
+	var out bytes.Buffer
+	err := Main(t.Context(), lifecycle.Env{Stdout: &out, Stderr: &out, Args: []string{"--check-config", "--processor.listen=x", "--shutdown-timeout=0s", "--accept-gap=1:2,3", "--kafka.brokers=a", "--retention.slots=1h"}}, nil)
+	if lifecycle.Code(err) != 2 {
+		t.Fatalf("%v", err)
+	}
+	for _, key := range []string{"processor.listen", "shutdown_timeout", `accept_gap: "3"`, "kafka.brokers", "retention.slots"} {
+		if !strings.Contains(err.Error(), key) {
+			t.Errorf("%s is not named: %v", key, err)
+		}
+	}
+	if err := Main(t.Context(), lifecycle.Env{Stdout: &out, Stderr: &out, Args: []string{"--check-config", "--accept-gap", "0:15"}}, nil); err != nil || out.String() != "settings are fine\n" {
+		t.Errorf("%v, %q", err, out.String())
+	}
+}
+
+func TestAPortInUseNamesItsFlag(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	var out bytes.Buffer
+	err = Main(t.Context(), lifecycle.Env{Stdout: &out, Stderr: &out, Args: []string{"--processor.listen=" + l.Addr().String()}}, nil)
+	if err == nil || !strings.Contains(err.Error(), "--processor.listen") {
+		t.Errorf("%v", err)
+	}
+}
+
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *syncBuffer) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(b)
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+// It says what it waits for, goes on when that is there, and stops when told.
+func TestWaitsForItsEngines(t *testing.T) {
+	kafka, ch := kafkatest.New(t, 1), chtest.New(t)
+	var log syncBuffer
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	address := freeAddress(t)
+	go func() {
+		ended <- Main(ctx, lifecycle.Env{Stdout: &log, Stderr: &log, Args: []string{"--processor.listen", address, "--kafka.brokers", kafka.Brokers[0], "--clickhouse.addr", ch.Addr[0],
+			"--clickhouse.database", ch.Database, "--clickhouse.username", ch.Username, "--clickhouse.password", ch.Password.Reveal()}}, nil)
+	}()
+	status := func(path string) int {
+		answer, err := http.Get("http://" + address + path)
+		if err != nil {
+			return 0
+		}
+		answer.Body.Close()
+		return answer.StatusCode
+	}
+	eventually(t, 10*time.Second, "it asks for the schema", func() bool { return strings.Contains(log.String(), "turnout migrate") })
+	if status("/healthz") != 200 || status("/readyz") != 503 {
+		t.Errorf("before the schema: healthz %d, readyz %d", status("/healthz"), status("/readyz"))
+	}
+	if _, _, err := migrations.Up(t.Context(), ch); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 15*time.Second, "it is ready", func() bool { return status("/readyz") == 200 })
+	if status("/metrics") != 200 {
+		t.Error("no metrics")
+	}
+	if strings.Contains(log.String(), ch.Password.Reveal()) {
+		t.Error("the log holds the password")
+	}
+	cancel()
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("it does not stop")
+	}
+}
+
+func TestUnreachableEnginesAreNamed(t *testing.T) {
+	var log syncBuffer
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- Main(ctx, lifecycle.Env{Stdout: &log, Stderr: &log, Args: []string{"--processor.listen=127.0.0.1:0", "--clickhouse.addr=127.0.0.1:1", "--kafka.brokers=127.0.0.1:2"}}, nil)
+	}()
+	eventually(t, 10*time.Second, "the address is named", func() bool { return strings.Contains(log.String(), "127.0.0.1:1: connect") })
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
