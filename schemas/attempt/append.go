@@ -74,10 +74,17 @@ func appendFloatPointer(b []byte, key string, v *float64) []byte {
 
 // appendNumber writes f with the fewest digits that read back as f, in encoding/json's format.
 func appendNumber(b []byte, f float64) []byte {
-	if i := int64(f); float64(i) == f && i != 0 && i > -1e15 && i < 1e15 {
-		return strconv.AppendInt(b, i, 10)
-	}
 	abs := math.Abs(f)
+	if abs >= 1e-6 && abs < 1e7 {
+		const scale = 1e8
+		// At most 15 digits that read back as f are the fewest: no two such numbers share a float.
+		if n := int64(abs*scale + .5); float64(n)/scale == abs {
+			if f < 0 {
+				b = append(b, '-')
+			}
+			return appendDecimal(b, n/scale, n%scale)
+		}
+	}
 	if abs == 0 || (abs >= 1e-6 && abs < 1e21) {
 		return strconv.AppendFloat(b, f, 'f', -1, 64)
 	}
@@ -87,6 +94,24 @@ func appendNumber(b []byte, f float64) []byte {
 		b = b[:n-1]
 	}
 	return b
+}
+
+// appendDecimal writes a number of 1e-8 units below the point, without zeros at its end.
+func appendDecimal(b []byte, whole, fraction int64) []byte {
+	b = strconv.AppendInt(b, whole, 10)
+	if fraction == 0 {
+		return b
+	}
+	n := len(b) + 9
+	b = append(b, ".00000000"...)
+	for i := n - 1; fraction > 0; i-- {
+		b[i] = byte('0' + fraction%10)
+		fraction /= 10
+	}
+	for b[n-1] == '0' {
+		n--
+	}
+	return b[:n]
 }
 
 func appendStrings(b []byte, key string, list []string) []byte {

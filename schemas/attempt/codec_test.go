@@ -297,3 +297,15 @@ func BenchmarkDecode(b *testing.B) {
 		})
 	}
 }
+
+func TestNumbersAreWrittenAsEncodingJSONWritesThem(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		digits := rapid.Int64Range(-999_999_999_999_999_999, 999_999_999_999_999_999).Draw(t, "digits")
+		v := float64(digits) / math.Pow10(rapid.IntRange(0, 25).Draw(t, "point"))
+		for _, v := range []float64{v, math.Nextafter(v, 0), math.Nextafter(v, math.Inf(1))} {
+			if got, want := string(appendNumber(nil, v)), string(standardJSON(t, v)); got != want {
+				t.Fatalf("got %s, want %s", got, want)
+			}
+		}
+	})
+}
