@@ -113,7 +113,9 @@ func TestUnreachableEnginesAreNamed(t *testing.T) {
 	go func() {
 		ended <- Main(ctx, lifecycle.Env{Stdout: &log, Stderr: &log, Args: []string{"--processor.listen=127.0.0.1:0", "--clickhouse.addr=127.0.0.1:1", "--kafka.brokers=127.0.0.1:2"}}, nil)
 	}()
-	eventually(t, 10*time.Second, "the address is named", func() bool { return strings.Contains(log.String(), "127.0.0.1:1: connect") })
+	eventually(t, 10*time.Second, "both addresses are named", func() bool {
+		return strings.Contains(log.String(), "127.0.0.1:1: connect") && strings.Contains(log.String(), "127.0.0.1:2: connect")
+	})
 	cancel()
 	if err := <-ended; err != nil {
 		t.Error(err)

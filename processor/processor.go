@@ -272,29 +272,34 @@ func (p *Processor) commit(ctx context.Context, progress map[int]int64) {
 
 // awaitEngines returns when both engines answer and the schema is there, or false when ctx ends.
 func (p *Processor) awaitEngines(ctx context.Context) bool {
-	err := sink.Retry(ctx, p.log, "reaching clickhouse", func(ctx context.Context) error {
-		version, err := migrations.Version(ctx, p.cfg.ClickHouse)
-		switch {
-		case err != nil:
-			return err
-		case version < migrations.Latest():
-			return fmt.Errorf("database %s has schema version %d, this binary needs %d: run `turnout migrate`", p.cfg.ClickHouse.Database, version, migrations.Latest())
-		case version > migrations.Latest():
-			p.log.Warn("the schema is newer than this binary; working on", "schema", version, "binary", migrations.Latest())
+	var engines sync.WaitGroup
+	engines.Go(func() {
+		if sink.Retry(ctx, p.log, "reaching clickhouse", p.schema) == nil {
+			p.ready.clickhouse()
 		}
-		return nil
 	})
-	if err != nil {
-		return false
-	}
-	p.ready.clickhouse()
-	err = sink.Retry(ctx, p.log, "reaching kafka", func(ctx context.Context) error {
-		_, err := p.kafka.Partitions(ctx, topic.Attempts)
+	engines.Go(func() {
+		err := sink.Retry(ctx, p.log, "reaching kafka", func(ctx context.Context) error {
+			_, err := p.kafka.Partitions(ctx, topic.Attempts)
+			return err
+		})
+		if err == nil {
+			p.ready.kafka()
+		}
+	})
+	engines.Wait()
+	return ctx.Err() == nil
+}
+
+func (p *Processor) schema(ctx context.Context) error {
+	version, err := migrations.Version(ctx, p.cfg.ClickHouse)
+	switch {
+	case err != nil:
 		return err
-	})
-	if err != nil {
-		return false
+	case version < migrations.Latest():
+		return fmt.Errorf("database %s has schema version %d, this binary needs %d: run `turnout migrate`", p.cfg.ClickHouse.Database, version, migrations.Latest())
+	case version > migrations.Latest():
+		p.log.Warn("the schema is newer than this binary; working on", "schema", version, "binary", migrations.Latest())
 	}
-	p.ready.kafka()
-	return true
+	return nil
 }

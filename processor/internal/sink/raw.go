@@ -15,18 +15,77 @@ type row struct {
 	index int // into its Records and Sources
 }
 
-// storeRaw inserts the records of all chunks. Those that the server refuses for what is in them are
-// taken out of their chunks and returned.
-func (s *Sink) storeRaw(ctx context.Context, chunks []*Chunk) ([]deadletter.Letter, error) {
-	var rows []row
+// prepared is a batch and the insert of its raw rows, ready to be sent.
+type prepared struct {
+	chunks []*Chunk
+	rows   []row
+	insert chx.Batch // nil: there was nothing to insert, or nobody to prepare it with
+	cancel context.CancelFunc
+}
+
+func (p *prepared) abort() {
+	if p.insert != nil {
+		_ = p.insert.Close()
+		p.cancel()
+	}
+}
+
+// prepare begins the insert of a batch. If it cannot, storing begins anew.
+func (s *Sink) prepare(ctx context.Context, chunks []*Chunk) *prepared {
+	p := &prepared{chunks: chunks}
 	for _, c := range chunks {
 		for i := range c.Records {
-			rows = append(rows, row{c, i})
+			p.rows = append(p.rows, row{c, i})
 		}
 	}
-	if len(rows) == 0 {
+	if len(p.rows) == 0 || !s.cfg.Raw {
+		return p
+	}
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	insert, err := s.begin(ctx, s.columns, p.rows)
+	if err != nil {
+		cancel()
+		return p
+	}
+	p.insert, p.cancel = insert, cancel
+	return p
+}
+
+// begin appends rows to a new insert, which the caller sends or closes.
+func (s *Sink) begin(ctx context.Context, columns *columns, rows []row) (chx.Batch, error) {
+	columns.reset()
+	for _, r := range rows {
+		record := &r.chunk.Records[r.index]
+		columns.add(record.Event, record.Considered, r.chunk.Partition, record.Offset)
+	}
+	insert, err := s.conn.PrepareBatch(chx.SyncInsert(ctx), insertAttempts)
+	if err != nil {
+		return nil, fmt.Errorf("beginning an insert of %d attempts: %w", len(rows), err)
+	}
+	if err := columns.send(insert); err != nil {
+		_ = insert.Close()
+		return nil, fmt.Errorf("preparing an insert of %d attempts: %w", len(rows), err)
+	}
+	return insert, nil
+}
+
+// storeRaw inserts the records of a batch. Those that the server refuses for what is in them are
+// taken out of their chunks and returned.
+func (s *Sink) storeRaw(ctx context.Context, p *prepared) ([]deadletter.Letter, error) {
+	if len(p.rows) == 0 {
 		return nil, nil
 	}
+	if p.insert != nil {
+		started := time.Now()
+		err := p.insert.Send()
+		p.abort()
+		if err == nil {
+			s.metrics.timed("attempts", started)
+			return nil, nil
+		}
+		s.metrics.failures.WithLabelValues("attempts").Inc()
+	}
+	chunks, rows := p.chunks, p.rows
 	var letters []deadletter.Letter
 	refused := map[row]bool{}
 	err := s.insertHalving(ctx, rows, func(r row, cause error) {
@@ -78,20 +137,12 @@ func (s *Sink) insertHalving(ctx context.Context, rows []row, refuse func(row, e
 
 func (s *Sink) insertRaw(ctx context.Context, rows []row) error {
 	defer s.metrics.timed("attempts", time.Now())
-	s.columns.reset()
-	for _, r := range rows {
-		record := &r.chunk.Records[r.index]
-		s.columns.add(record.Event, record.Considered, r.chunk.Partition, record.Offset)
-	}
-	batch, err := s.conn.PrepareBatch(chx.SyncInsert(ctx), insertAttempts)
+	insert, err := s.begin(ctx, newColumns(), rows)
 	if err != nil {
-		return fmt.Errorf("beginning an insert of %d attempts: %w", len(rows), err)
+		return err
 	}
-	defer batch.Close()
-	if err := s.columns.send(batch); err != nil {
-		return fmt.Errorf("preparing an insert of %d attempts: %w", len(rows), err)
-	}
-	if err := batch.Send(); err != nil {
+	defer insert.Close()
+	if err := insert.Send(); err != nil {
 		return fmt.Errorf("inserting %d attempts: %w", len(rows), err)
 	}
 	return nil

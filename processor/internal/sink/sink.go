@@ -7,6 +7,7 @@ import (
 	"context"
 	"log/slog"
 	"slices"
+	"sync"
 	"time"
 
 	"turnout/internal/chx"
@@ -57,7 +58,7 @@ type Sink struct {
 
 	in      chan *Chunk
 	done    chan struct{}
-	columns *columns
+	columns *columns                        // of prepare
 	stored  func(partition int, next int64) // progress that is safe
 }
 
@@ -85,18 +86,32 @@ func (s *Sink) Submit(ctx context.Context, c *Chunk) error {
 // Run stores batches until intake ends; then it takes no more, stores what it has and returns. While
 // ClickHouse is away it waits and tries on, until hard ends: what is not stored then is not lost, as
 // the next owner of the partition goes on from the stored progress.
+//
+// One batch is made ready while the one before is being stored: both sides of the connection work.
 func (s *Sink) Run(intake, hard context.Context) {
 	defer close(s.done)
-	for {
-		batch := s.collect(intake)
-		if len(batch) > 0 {
-			if err := s.store(hard, batch); err != nil {
-				s.log.Warn("a batch was given up while stopping; its partitions go on before it", "chunks", len(batch), "error", err)
+	ready := make(chan *prepared)
+	var collecting sync.WaitGroup
+	collecting.Go(func() {
+		defer close(ready)
+		for intake.Err() == nil {
+			chunks := s.collect(intake)
+			if len(chunks) == 0 {
+				return
+			}
+			batch := s.prepare(hard, merge(chunks))
+			select {
+			case ready <- batch:
+			case <-hard.Done():
+				batch.abort()
 				return
 			}
 		}
-		if intake.Err() != nil {
-			return
+	})
+	defer collecting.Wait()
+	for batch := range ready {
+		if err := s.store(hard, batch); err != nil {
+			s.log.Warn("a batch was given up while stopping; its partitions go on before it", "partitions", len(batch.chunks), "error", err)
 		}
 	}
 }
@@ -131,15 +146,15 @@ func (s *Sink) collect(ctx context.Context) []*Chunk {
 }
 
 // store makes a batch durable. Every step may run again after a crash anywhere.
-func (s *Sink) store(ctx context.Context, batch []*Chunk) error {
+func (s *Sink) store(ctx context.Context, batch *prepared) error {
 	started := time.Now()
-	byPartition := merge(batch)
+	byPartition := batch.chunks
 	var dead []deadletter.Letter
 	for _, c := range byPartition {
 		dead = append(dead, c.Dead...)
 	}
 	if s.cfg.Raw {
-		refused, err := s.storeRaw(ctx, byPartition)
+		refused, err := s.storeRaw(ctx, batch)
 		if err != nil {
 			return err
 		}
