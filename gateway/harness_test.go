@@ -233,7 +233,7 @@ var nonce atomic.Int64
 
 // start runs a gateway on the resources; change may adjust its settings. A broker is started if none
 // is set. ClickHouse is away unless it is set.
-func start(t *testing.T, documents string, change func(*Config)) *node {
+func start(t *testing.T, documents string, change func(*Config), secret ...func(string) (string, bool)) *node {
 	t.Helper()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "resources.yaml")
@@ -259,6 +259,9 @@ func start(t *testing.T, documents string, change func(*Config)) *node {
 		t.Fatal(err)
 	}
 	n := &node{t: t, lookup: secrets(), file: file, kafka: cfg.Kafka, logs: &lockedBuffer{}, done: make(chan error, 1)}
+	if len(secret) > 0 {
+		n.lookup = secret[0]
+	}
 	var err error
 	if n.g, err = New(cfg, slog.New(slog.NewTextHandler(n.logs, nil)), n.lookup); err != nil {
 		t.Fatal(err)
