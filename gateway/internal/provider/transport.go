@@ -1,15 +1,20 @@
 package provider
 
 import (
+	"bytes"
 	"crypto/tls"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/netip"
 	"net/url"
 	"sync"
 	"syscall"
 	"time"
+
+	"turnout/gateway/internal/provider/h1"
 )
 
 // Connection pools: how many idle connections a provider keeps, and for how long. Shorter than what
@@ -35,13 +40,19 @@ type poolKey struct {
 	connect             time.Duration
 }
 
-// Route is where a target's calls go.
+// Route is where a target's calls go: HTTP/1.1 through a client of our own, HTTP/2 through net/http.
 type Route struct {
-	Base      *url.URL
-	Transport *http.Transport
+	base *url.URL
+	one  *h1.Client
+	two  *http.Transport
 
 	mu   sync.RWMutex
-	urls map[string]*url.URL
+	urls map[string]endpoint
+}
+
+type endpoint struct {
+	url    *url.URL
+	target string // as it stands in an HTTP/1.1 request line
 }
 
 // NewTransports returns an empty set. config may be nil.
@@ -68,24 +79,47 @@ func (t *Transports) Route(target *Target, connect time.Duration) (*Route, error
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if route = t.pool[key]; route == nil {
-		route = &Route{Base: base, Transport: t.transport(key, base.Scheme), urls: map[string]*url.URL{}}
+		route = &Route{base: base, urls: map[string]endpoint{}}
+		dialer := &net.Dialer{Timeout: key.connect, KeepAlive: 15 * time.Second, Control: guard(key.allowPrivate)}
+		if key.http2 {
+			route.two = t.transport(key, base.Scheme, dialer)
+		} else {
+			route.one = h1.New(base, t.tls, dialer)
+		}
 		t.pool[key] = route
 	}
 	return route, nil
 }
 
-// URL is an endpoint below the base URL; it must not be changed.
-func (r *Route) URL(path string) *url.URL {
+// Post sends one request to a path below the base URL and returns once the response's header is there.
+// connected is called once there is a connection, before anything is sent on it. Nothing is ever sent
+// twice. The body must not change until the response's body was closed.
+func (r *Route) Post(w *Watch, path string, header http.Header, body []byte, connected func(reused bool)) (*http.Response, error) {
+	at := r.endpoint(path)
+	if r.one != nil {
+		return r.one.Post(w.Context(), at.target, header, body, connected)
+	}
+	trace := &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) { connected(info.Reused) }}
+	// A reader that net/http knows goes out in one write with the header, and no GetBody is made of it.
+	req := (&http.Request{
+		Method: http.MethodPost, URL: at.url, Host: at.url.Host, Header: header,
+		Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body)),
+	}).WithContext(httptrace.WithClientTrace(w.Context(), trace))
+	return r.two.RoundTrip(req)
+}
+
+func (r *Route) endpoint(path string) endpoint {
 	r.mu.RLock()
-	u := r.urls[path]
+	e, ok := r.urls[path]
 	r.mu.RUnlock()
-	if u == nil {
-		u = r.Base.JoinPath(path)
+	if !ok {
+		u := r.base.JoinPath(path)
+		e = endpoint{u, u.RequestURI()}
 		r.mu.Lock()
-		r.urls[path] = u
+		r.urls[path] = e
 		r.mu.Unlock()
 	}
-	return u
+	return e
 }
 
 // CloseIdle closes connections that serve no call.
@@ -93,16 +127,20 @@ func (t *Transports) CloseIdle() {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	for _, route := range t.pool {
-		route.Transport.CloseIdleConnections()
+		if route.one != nil {
+			route.one.CloseIdle()
+		} else {
+			route.two.CloseIdleConnections()
+		}
 	}
 }
 
-func (t *Transports) transport(key poolKey, scheme string) *http.Transport {
-	dialer := &net.Dialer{Timeout: key.connect, KeepAlive: 15 * time.Second, Control: guard(key.allowPrivate)}
+// transport is for http: 2; a server that does not speak it over TLS is spoken to in HTTP/1.1.
+func (t *Transports) transport(key poolKey, scheme string, dialer *net.Dialer) *http.Transport {
 	protocols := new(http.Protocols)
-	protocols.SetHTTP1(!key.http2 || scheme == "https")
-	protocols.SetHTTP2(key.http2 && scheme == "https")
-	protocols.SetUnencryptedHTTP2(key.http2 && scheme == "http")
+	protocols.SetHTTP1(scheme == "https")
+	protocols.SetHTTP2(scheme == "https")
+	protocols.SetUnencryptedHTTP2(scheme == "http")
 	return &http.Transport{
 		DialContext:            dialer.DialContext,
 		TLSClientConfig:        t.tls.Clone(),

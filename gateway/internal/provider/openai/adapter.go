@@ -9,7 +9,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"net/http/httptrace"
 	"strings"
 	"time"
 
@@ -98,21 +97,12 @@ func (a *Adapter) send(w *provider.Watch, call *provider.Call, limit provider.Li
 	}
 	body := appendBody(nil, call)
 	w.Until(provider.LimitConnect, call.Timeouts.Connect)
-	trace := &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
-		if !info.Reused {
+	resp, err := route.Post(w, "chat/completions", header(call, a.agent), body, func(reused bool) {
+		if !reused {
 			call.Timing.Connect = w.Elapsed()
 		}
 		w.Until(limit, at)
-	}}
-	u := route.URL("chat/completions")
-	// A reader that net/http knows goes out in one write with the header. No GetBody is made of it, so
-	// the call is never sent twice; and the transport may read it even after the answer has come, so its
-	// memory is not used again.
-	req := (&http.Request{
-		Method: http.MethodPost, URL: u, Host: u.Host, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: header(call, a.agent), Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body)),
-	}).WithContext(httptrace.WithClientTrace(w.Context(), trace))
-	resp, err := route.Transport.RoundTrip(req)
+	})
 	if err != nil {
 		return nil, scrub(w.Error(err), call.Secret)
 	}

@@ -104,14 +104,15 @@ func (s *stream) Close() {
 	if s.call.Timing.Total == 0 {
 		s.call.Timing.Total = s.watch.Elapsed()
 	}
-	if !s.done || s.source.ended {
+	if s.ahead != nil { // a read is under way: it has to end before the connection is let go
 		s.watch.Stop()
-		s.resp.Body.Close()
-		if s.ahead != nil {
-			<-s.ahead
-		}
+		<-s.ahead
+	}
+	if !s.done || s.source.ended {
 		s.reader.Release()
 		s.reader = nil
+		s.resp.Body.Close()
+		s.watch.Stop()
 		return
 	}
 	s.reader.Release()
