@@ -84,6 +84,12 @@ func varied() map[string]*Event {
 			e.OriginalProvider, e.OriginalUptime, e.Reason = "groq", &zero, "low-uptime-fallback"
 			e.Considered[0].LostToRegion, e.Considered[1].Model = "us-east-1", "gpt-5.4"
 		}),
+		"decided-again": one(3, func(e *Event) {
+			rate := .25
+			e.MaxTokens, e.Traits, e.ExplorationRate = 512, []string{TraitStrict, "tools", TraitEffort + "high"}, &rate
+			e.RememberedProvider, e.RememberedRegion, e.Redecided = "groq", "us-east-1", true
+			e.Considered[0].ExcludedCode, e.Considered[0].CooldownCause = "no_provider_key", "invalid_key"
+		}),
 		"minimal": {
 			SchemaVersion: 1, EventID: "0197d000-0000-7000-8000-000000000002", RequestID: "0197d000-0000-7000-8000-000000000003",
 			SpanID: "00f067aa0ba902b7", AttemptNo: 1, NodeID: "n", Endpoint: EndpointEmbeddings, Provider: "p", Model: "m",

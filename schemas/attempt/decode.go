@@ -112,6 +112,10 @@ func (d *decoder) event(e *Event) {
 		e.Stream = d.bool()
 	case "prompt_tokens_estimate":
 		e.PromptTokensEstimate = d.int()
+	case "max_tokens":
+		e.MaxTokens = d.int()
+	case "traits":
+		e.Traits = d.strings()
 	case "client":
 		e.Client = d.string()
 	case "source":
@@ -168,6 +172,14 @@ func (d *decoder) event(e *Event) {
 		e.HitRate = d.floatPointer()
 	case "output_ratio":
 		e.OutputRatio = d.floatPointer()
+	case "exploration_rate":
+		e.ExplorationRate = d.floatPointer()
+	case "remembered_provider":
+		e.RememberedProvider = d.string()
+	case "remembered_region":
+		e.RememberedRegion = d.string()
+	case "redecided":
+		e.Redecided = d.bool()
 	case "considered_total":
 		e.ConsideredTotal = int(d.int())
 	case "considered":

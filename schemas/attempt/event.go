@@ -59,6 +59,16 @@ const (
 	PurposeProbe   = "probe"   // a client's request that probes a cooling provider
 )
 
+// Traits of a request and its model beside the capabilities it needs.
+const (
+	TraitStrict         = "strict"            // provider:model: that provider and no other
+	TraitReasoningBound = "reasoning_bound"   // the model's reasoning verifies at its issuer only
+	TraitImageOutput    = "image_output"      // the model's output contains images
+	TraitNoReasoning    = "no_reasoning"      // the request forbids reasoning
+	TraitEffort         = "reasoning_effort:" // followed by the effort asked for
+	TraitServiceTier    = "service_tier:"     // followed by the tier asked for; of refusals, events have a field
+)
+
 // Event is one finished attempt, or, with an empty Outcome, the start record of one that is under
 // way. Times are UTC; *_us are microseconds; tokens are counts; money is nano-USD.
 type Event struct {
@@ -83,10 +93,14 @@ type Event struct {
 	Endpoint             string `json:"endpoint"`
 	Stream               bool   `json:"stream,omitempty"`
 	PromptTokensEstimate int64  `json:"prompt_tokens_estimate,omitempty"`
-	Client               string `json:"client,omitempty"` // User-Agent's product, cut to 64 bytes
-	Source               string `json:"source,omitempty"` // x-source, cut to 64 bytes
-	CodingClient         string `json:"coding_client,omitempty"`
-	Strategy             string `json:"strategy,omitempty"`
+	MaxTokens            int64  `json:"max_tokens,omitempty"` // of the answer, as asked for; attempt 1 only
+	// Traits, on attempt 1 only, are what else of request and model the decision depended on: what the
+	// request needs (Trait* and the capabilities of schemas/resource).
+	Traits       []string `json:"traits,omitempty"`
+	Client       string   `json:"client,omitempty"` // User-Agent's product, cut to 64 bytes
+	Source       string   `json:"source,omitempty"` // x-source, cut to 64 bytes
+	CodingClient string   `json:"coding_client,omitempty"`
+	Strategy     string   `json:"strategy,omitempty"`
 
 	Provider         string `json:"provider"`
 	Model            string `json:"model"` // catalogue id that served
@@ -99,22 +113,32 @@ type Event struct {
 	ServiceTier      string `json:"service_tier,omitempty"`
 	CustomProvider   bool   `json:"custom_provider,omitempty"` // the organization's own; feeds metrics that it alone sees
 
-	Reason               string       `json:"reason,omitempty"`
-	Propensity           float64      `json:"propensity,omitempty"`
-	Seed                 uint64       `json:"seed,omitempty"`
-	Draw                 *float64     `json:"draw,omitempty"`
-	AlgorithmVersion     int          `json:"algorithm_version,omitempty"`
-	SnapshotID           string       `json:"snapshot_id,omitempty"`
-	ConfigVersion        string       `json:"config_version,omitempty"`
-	OriginalProvider     string       `json:"original_provider,omitempty"`
-	OriginalUptime       *float64     `json:"original_uptime,omitempty"`
-	NoFallback           bool         `json:"no_fallback,omitempty"`
-	StrippedParameters   []string     `json:"stripped_parameters,omitempty"`
-	EligibleProviderKeys int          `json:"eligible_provider_keys,omitempty"`
-	HitRate              *float64     `json:"hit_rate,omitempty"`
-	OutputRatio          *float64     `json:"output_ratio,omitempty"`
-	ConsideredTotal      int          `json:"considered_total,omitempty"`
-	Considered           []Considered `json:"considered,omitempty"` // attempt 1 only; at most 32
+	Reason               string   `json:"reason,omitempty"`
+	Propensity           float64  `json:"propensity,omitempty"`
+	Seed                 uint64   `json:"seed,omitempty"`
+	Draw                 *float64 `json:"draw,omitempty"`
+	AlgorithmVersion     int      `json:"algorithm_version,omitempty"`
+	SnapshotID           string   `json:"snapshot_id,omitempty"`
+	ConfigVersion        string   `json:"config_version,omitempty"`
+	OriginalProvider     string   `json:"original_provider,omitempty"`
+	OriginalUptime       *float64 `json:"original_uptime,omitempty"`
+	NoFallback           bool     `json:"no_fallback,omitempty"`
+	StrippedParameters   []string `json:"stripped_parameters,omitempty"`
+	EligibleProviderKeys int      `json:"eligible_provider_keys,omitempty"`
+	HitRate              *float64 `json:"hit_rate,omitempty"`
+	OutputRatio          *float64 `json:"output_ratio,omitempty"`
+	// ExplorationRate is the host's EXPLORATION_RATE where it replaces the project's; attempt 1 only.
+	ExplorationRate *float64 `json:"exploration_rate,omitempty"`
+	// RememberedProvider and RememberedRegion, on attempt 1, are where the session's pin pointed when the
+	// decision was made, or without a session the stable preference.
+	RememberedProvider string `json:"remembered_provider,omitempty"`
+	RememberedRegion   string `json:"remembered_region,omitempty"`
+	// Redecided, on attempt 1: the first choice became unusable before it could be called, so it was
+	// chosen again among the rest, without exploration, pin or preference. Considered is that decision;
+	// what was chosen before it stands there as tried.
+	Redecided       bool         `json:"redecided,omitempty"`
+	ConsideredTotal int          `json:"considered_total,omitempty"`
+	Considered      []Considered `json:"considered,omitempty"` // attempt 1 only; at most 32
 
 	StartedAt     time.Time `json:"started_at"`
 	FinishedAt    time.Time `json:"finished_at,omitzero"`
@@ -178,7 +202,7 @@ type Considered struct {
 	CacheSupported bool     `json:"cache_supported,omitempty"`
 	LostToRegion   string   `json:"lost_to_region,omitempty"`
 	ExcludedCode   string   `json:"excluded_code,omitempty"`
-	CooldownCause  string   `json:"cooldown_cause,omitempty"` // errors | rate_limit
+	CooldownCause  string   `json:"cooldown_cause,omitempty"` // errors | rate_limit | invalid_key (removed until it changes)
 	CooldownEndsMS int64    `json:"cooldown_ends_ms,omitempty"`
 }
 
@@ -199,6 +223,9 @@ type Refused struct {
 	Endpoint             string       `json:"endpoint"`
 	Stream               bool         `json:"stream,omitempty"`
 	PromptTokensEstimate int64        `json:"prompt_tokens_estimate,omitempty"`
+	MaxTokens            int64        `json:"max_tokens,omitempty"`
+	Traits               []string     `json:"traits,omitempty"`
+	NoFallback           bool         `json:"no_fallback,omitempty"`
 	Strategy             string       `json:"strategy,omitempty"`
 	SnapshotID           string       `json:"snapshot_id,omitempty"`
 	ConfigVersion        string       `json:"config_version,omitempty"`

@@ -53,6 +53,10 @@ func realistic(seed uint64, n int) *Event {
 		PriceVersion: "p51a9be7c20d4f613", CostInputNanoUSD: input * 2 / 3 * 150, CostCachedNanoUSD: input / 3 * 15, CostOutputNanoUSD: output * 600,
 		BaselineKind: "provider", BaselineModel: model, BaselineProvider: "bedrock", BaselineNanoUSD: input*300 + output*900,
 	}
+	e.RememberedProvider, e.RememberedRegion = e.Provider, e.Region
+	if seed%2 == 0 {
+		e.MaxTokens, e.Traits = 4096, []string{"tools"}
+	}
 	e.CostNanoUSD = e.CostInputNanoUSD + e.CostCachedNanoUSD + e.CostOutputNanoUSD
 	r = rand.New(rand.NewPCG(seed/100, uint64(len(model)))) // the same for all requests of a model, for a while
 	for i := range n {

@@ -122,7 +122,7 @@ func TestRefusedRoundTripAndSchema(t *testing.T) {
 	e := realistic(4, 5)
 	r := &Refused{
 		SchemaVersion: SchemaVersion, EventID: e.EventID, RequestID: e.RequestID, NodeID: e.NodeID, OrganizationID: e.OrganizationID,
-		RequestedModel: "no-such", Endpoint: EndpointChat, ConsideredTotal: 5, Considered: e.Considered,
+		RequestedModel: "no-such", Endpoint: EndpointChat, MaxTokens: 9, Traits: []string{TraitStrict}, NoFallback: true, ConsideredTotal: 5, Considered: e.Considered,
 		At: e.StartedAt, StatusCode: 400, ErrorCode: "model_not_found", ErrorMessage: "model no-such is unknown",
 	}
 	text, err := AppendRefused(nil, r)

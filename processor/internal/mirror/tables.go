@@ -17,7 +17,7 @@ var Refusals = Table{
 	Topic: topic.Requests,
 	Name:  "refusals",
 	Inserts: []string{"INSERT INTO refusals (schema_version, event_id, request_id, client_request_id, node_id, organization_id, project_id, api_key_id, session_hash, " +
-		"requested_model, requested_provider, endpoint, stream, prompt_tokens_estimate, strategy, snapshot_id, config_version, price_version, considered_total, " +
+		"requested_model, requested_provider, endpoint, stream, prompt_tokens_estimate, max_tokens, traits, no_fallback, strategy, snapshot_id, config_version, price_version, considered_total, " +
 		"considered_json, at, status_code, error_code, error_message, kafka_partition, kafka_offset, version)"},
 	Rows: refusal,
 }
@@ -36,7 +36,7 @@ func refusal(r *kafkax.Record) ([][]any, error) {
 	}
 	return [][]any{{
 		uint16(e.SchemaVersion), e.EventID, e.RequestID, e.ClientRequestID, e.NodeID, e.OrganizationID, e.ProjectID, e.APIKeyID, e.SessionHash,
-		e.RequestedModel, e.RequestedProvider, e.Endpoint, e.Stream, e.PromptTokensEstimate, e.Strategy, e.SnapshotID, e.ConfigVersion, e.PriceVersion, int32(e.ConsideredTotal),
+		e.RequestedModel, e.RequestedProvider, e.Endpoint, e.Stream, e.PromptTokensEstimate, e.MaxTokens, e.Traits, e.NoFallback, e.Strategy, e.SnapshotID, e.ConfigVersion, e.PriceVersion, int32(e.ConsideredTotal),
 		considered, e.At, int32(e.StatusCode), e.ErrorCode, e.ErrorMessage, int32(r.Partition), r.Offset, math.MaxUint64 - uint64(r.Offset),
 	}}, nil
 }

@@ -49,6 +49,8 @@ var (
 		{"reason", func(e *event) string { return e.Reason }},
 		{"config_version", func(e *event) string { return e.ConfigVersion }},
 		{"original_provider", func(e *event) string { return e.OriginalProvider }},
+		{"remembered_provider", func(e *event) string { return e.RememberedProvider }},
+		{"remembered_region", func(e *event) string { return e.RememberedRegion }},
 		{"outcome", func(e *event) string { return string(e.Outcome) }},
 		{"error_type", func(e *event) string { return e.ErrorType }},
 		{"finish_reason", func(e *event) string { return e.FinishReason }},
@@ -64,6 +66,7 @@ var (
 		{"stream", func(e *event) bool { return e.Stream }},
 		{"custom_provider", func(e *event) bool { return e.CustomProvider }},
 		{"no_fallback", func(e *event) bool { return e.NoFallback }},
+		{"redecided", func(e *event) bool { return e.Redecided }},
 		{"geo_blocked", func(e *event) bool { return e.GeoBlocked }},
 	}
 	smallColumns = []column[int32]{
@@ -76,6 +79,7 @@ var (
 	}
 	countColumns = []column[int64]{
 		{"prompt_tokens_estimate", func(e *event) int64 { return e.PromptTokensEstimate }},
+		{"max_tokens", func(e *event) int64 { return e.MaxTokens }},
 		{"clock_offset_us", func(e *event) int64 { return e.ClockOffsetUS }},
 		{"queue_us", func(e *event) int64 { return e.QueueUS }},
 		{"connect_us", func(e *event) int64 { return e.ConnectUS }},
@@ -105,13 +109,14 @@ var (
 		{"original_uptime", func(e *event) *float64 { return e.OriginalUptime }},
 		{"hit_rate", func(e *event) *float64 { return e.HitRate }},
 		{"output_ratio", func(e *event) *float64 { return e.OutputRatio }},
+		{"exploration_rate", func(e *event) *float64 { return e.ExplorationRate }},
 	}
 	timeColumns = []column[time.Time]{
 		{"started_at", func(e *event) time.Time { return e.StartedAt }},
 		{"finished_at", func(e *event) time.Time { return orEpoch(e.FinishedAt) }},
 	}
 	// oneColumns are those of a type of their own, in the order of columns.send.
-	oneColumns = []string{"schema_version", "propensity", "seed", "ttft_us", "stripped_parameters", "considered_json", "kafka_partition", "kafka_offset", "version"}
+	oneColumns = []string{"schema_version", "propensity", "seed", "ttft_us", "stripped_parameters", "traits", "considered_json", "kafka_partition", "kafka_offset", "version"}
 )
 
 type column[T any] struct {
@@ -166,6 +171,7 @@ type columns struct {
 	seed       []uint64
 	ttft       []*int64
 	stripped   [][]string
+	traits     [][]string
 	considered []string
 	partition  []int32
 	offset     []int64
@@ -206,6 +212,7 @@ func (c *columns) add(e *event, considered []byte, partition int, offset int64) 
 	c.seed = append(c.seed, e.Seed)
 	c.ttft = append(c.ttft, e.TTFTUS)
 	c.stripped = append(c.stripped, e.StrippedParameters)
+	c.traits = append(c.traits, e.Traits)
 	c.considered = append(c.considered, string(considered))
 	c.partition = append(c.partition, int32(partition))
 	c.offset = append(c.offset, offset)
@@ -247,8 +254,10 @@ func (c *columns) reset() {
 	empty(c.times)
 	clear(c.ttft)
 	clear(c.stripped)
+	clear(c.traits)
 	clear(c.considered)
 	c.schema, c.propensity, c.seed, c.ttft, c.stripped = c.schema[:0], c.propensity[:0], c.seed[:0], c.ttft[:0], c.stripped[:0]
+	c.traits = c.traits[:0]
 	c.considered, c.partition, c.offset, c.version = c.considered[:0], c.partition[:0], c.offset[:0], c.version[:0]
 }
 
@@ -298,11 +307,13 @@ func (c *columns) send(batch chx.Batch) error {
 			return err
 		}
 	}
-	to := batch.Column(next)
-	next++
-	for _, list := range c.stripped {
-		if err := to.AppendRow(list); err != nil {
-			return err
+	for _, lists := range [][][]string{c.stripped, c.traits} {
+		to := batch.Column(next)
+		next++
+		for _, list := range lists {
+			if err := to.AppendRow(list); err != nil {
+				return err
+			}
 		}
 	}
 	for _, values := range []any{c.considered, c.partition, c.offset, c.version} {
