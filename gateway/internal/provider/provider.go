@@ -34,13 +34,13 @@ type Timeouts struct {
 // Call is one attempt. Dispatch fills it and hands it over; the adapter fills Timing (also when the
 // attempt fails) and changes nothing else. A Call serves one attempt only.
 type Call struct {
-	Endpoint        string // attempt.Endpoint*
-	Facts           *llm.Facts
-	Body            []byte // the client's body, valid JSON; the adapter never writes to it
-	Model           string // catalogue id that answers carry in "model"
-	UpstreamModel   string // what the provider calls it
-	ContextLimit    int64  // the mapping's context in tokens, 0 unknown: usage above twice that is refused
-	StripToolChoice bool   // send tool_choice "auto" instead
+	Endpoint        string     // attempt.Endpoint*
+	Facts           *llm.Facts // of Body, by llm.ParseChat
+	Body            []byte     // the client's body, valid JSON; the adapter never writes to it
+	Model           string     // catalogue id that answers carry in "model"
+	UpstreamModel   string     // what the provider calls it
+	ContextLimit    int64      // the mapping's context in tokens, 0 unknown: usage above twice that is refused
+	StripToolChoice bool       // send tool_choice "auto" instead
 	Target          *Target
 	Secret          string // credential, sent and never kept
 	Traceparent     string // sent if Target.Trace
@@ -129,7 +129,7 @@ type Chunk struct {
 	SpliceAt    int
 	OwnMetadata bool // as in Answer
 	Output      bool // holds output
-	Finish      bool // with it, every choice seen so far has its finish_reason
+	Finish      bool // with it, every choice that was asked for has its finish_reason
 	Done        bool // the end marker ([DONE]): the attempt is complete and Result final; last chunk
 	More        bool // another event has arrived already: a flush may wait for it
 }

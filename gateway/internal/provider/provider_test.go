@@ -20,7 +20,7 @@ func TestAllowed(t *testing.T) {
 		"127.0.0.1": {false, true}, "::1": {false, true}, "0.0.0.0": {false, true}, "::": {false, true},
 		"10.1.2.3": {false, true}, "192.168.1.1": {false, true}, "172.16.0.1": {false, true}, "fd12::1": {false, true}, "100.64.0.1": {false, true},
 		"::ffff:127.0.0.1": {false, true}, "::ffff:10.0.0.1": {false, true},
-		"169.254.169.254": {false, false}, "::ffff:169.254.169.254": {false, false}, "fe80::1": {false, false},
+		"169.254.169.254": {false, false}, "::ffff:169.254.169.254": {false, false}, "fe80::1": {false, false}, "64:ff9b::a9fe:a9fe": {false, false}, "64:ff9b::7f00:1": {false, true}, "64:ff9b::808:808": {true, true},
 		"100.100.100.200": {false, false}, "192.0.0.192": {false, false}, "168.63.129.16": {false, false}, "fd00:ec2::254": {false, false}, "224.0.0.1": {false, false},
 	} {
 		for i, private := range []bool{false, true} {

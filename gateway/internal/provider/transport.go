@@ -172,6 +172,10 @@ func (e *ErrForbiddenAddress) Error() string {
 // Allowed says whether a provider may live at addr.
 func Allowed(addr netip.Addr, allowPrivate bool) bool {
 	addr = addr.Unmap()
+	if translated.Contains(addr) { // the IPv4 address behind NAT64 is where it leads
+		b := addr.As16()
+		addr = netip.AddrFrom4([4]byte(b[12:]))
+	}
 	if addr.IsLinkLocalUnicast() || addr.IsMulticast() {
 		return false
 	}
@@ -182,6 +186,9 @@ func Allowed(addr netip.Addr, allowPrivate bool) bool {
 	}
 	return allowPrivate || !addr.IsLoopback() && !addr.IsPrivate() && !addr.IsUnspecified() && !carrier.Contains(addr)
 }
+
+// translated is NAT64's well-known prefix (RFC 6052).
+var translated = netip.MustParsePrefix("64:ff9b::/96")
 
 // carrier is the shared address space of RFC 6598: as private as the others.
 var carrier = netip.MustParsePrefix("100.64.0.0/10")

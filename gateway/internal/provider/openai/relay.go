@@ -38,7 +38,7 @@ func (s *stream) relay(e *sse.Event) (c provider.Chunk, show bool) {
 	}
 	was := s.whole
 	if s.whole = p.whole(); s.whole {
-		c.Finish = p.finished
+		c.Finish = p.finished && int64(len(p.choices)) >= s.call.Facts.N
 		if !was {
 			s.source.waiting = false
 			s.watch.For(provider.LimitTail, tailFor, tailFor)
@@ -47,10 +47,10 @@ func (s *stream) relay(e *sse.Event) (c provider.Chunk, show bool) {
 		s.watch.Pause()
 		s.source.waiting = true
 	}
-	takes := s.whole && !s.spliced && hasUsage     // the metadata
-	mayTake := s.whole && !s.spliced && p.finished // lookBehind decides
+	takes := s.whole && !s.spliced && hasUsage && (c.Finish || p.count == 0) // the metadata
+	mayTake := c.Finish && !s.spliced                                        // lookBehind decides
 	c.OwnMetadata = p.edit(&p.edits, e.Data, s.model, !asked)
-	c.Data = s.bytes(e, takes || mayTake && !was, &c.SpliceAt)
+	c.Data = s.bytes(e, takes || mayTake, &c.SpliceAt)
 	s.spliced = s.spliced || takes
 	c.More = s.reader.Buffered()
 	return c, true
@@ -118,9 +118,6 @@ func (s *stream) count(raw []byte) {
 // Usage nobody asked for comes behind it, and what the metadata says of cost hangs on it, so that is
 // waited for, shortly.
 func (s *stream) lookBehind(c provider.Chunk) provider.Chunk {
-	if s.spliced { // the usage is in it
-		return c
-	}
 	if s.result.Usage.Source == attempt.UsageReported { // it came before
 		s.spliced = true
 		return c
@@ -134,6 +131,7 @@ func (s *stream) lookBehind(c provider.Chunk) provider.Chunk {
 		s.queue, s.queued = s.one()
 		c.More = s.queued
 		if s.spliced || !s.whole {
+			c.Finish = s.whole
 			return c
 		}
 		asked = false // whatever came was no usage, or none that is shown

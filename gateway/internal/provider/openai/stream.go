@@ -39,13 +39,14 @@ type stream struct {
 	spliced bool // the place for metadata was given out
 	done    bool
 
-	held   []byte // what peek read
-	heldAs provider.Chunk
-	queue  provider.Chunk // what was read behind the last chunk, if queued
-	queued bool
-	last   []byte // the bytes of a chunk that is kept while more is read
-	ahead  chan read
-	err    error // sticks: io.EOF or *llm.Error
+	held    []byte // what peek read
+	heldAs  provider.Chunk
+	queue   provider.Chunk // what was read behind the last chunk, if queued
+	queued  bool
+	last    []byte // the bytes of a chunk that is kept while more is read
+	ahead   chan read
+	looking bool
+	err     error // sticks: io.EOF or *llm.Error
 }
 
 // read is what the reader gave.
@@ -155,14 +156,18 @@ func (s *stream) one() (c provider.Chunk, show bool) {
 	}
 	e := &next.event
 	s.events = s.events || e.Whole || e.Lines > 0
-	was := s.whole
 	c, show, failure := s.event(e)
 	switch {
 	case failure != nil:
 		s.fail(failure)
 		return c, false
-	case show && c.Finish && !was:
-		return s.lookBehind(c), true
+	case !c.Finish || s.spliced: // the metadata's place is not to be decided, or is
+	case s.looking:
+		c.SpliceAt = 0
+	default:
+		s.looking = true
+		c = s.lookBehind(c)
+		s.looking = false
 	}
 	return c, show
 }

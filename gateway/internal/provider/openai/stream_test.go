@@ -310,10 +310,19 @@ func TestTwoChoicesOneAfterTheOther(t *testing.T) {
 	one := func(i int, delta, finish string) string {
 		return fmt.Sprintf(" chunk:%q", fmt.Sprintf(`{"choices":[{"index":%d,"delta":%s,"finish_reason":%s}]}`, i, delta, finish))
 	}
-	up := upstream.New(t, `200 sse`+one(0, `{"content":"a"}`, `null`)+one(0, `{}`, `"length"`)+one(1, `{"content":"b"}`, `null`)+one(1, `{}`, `"stop"`)+` done`)
-	r := relay(t, newAdapter(t), context.Background(), newCall(t, up.URL, streaming+`,"n":2`))
-	if r.err != nil || !r.done() || r.result.FinishReason != "length" || len(r.splices) != 1 {
-		t.Fatalf("%v %+v %q", r.err, r.result, r.splices)
+	for _, gap := range []string{``, ` pause:100ms`} {
+		for _, second := range []string{one(1, `{"content":"b"}`, `null`) + one(1, `{}`, `"stop"`), one(1, `{"content":"b"}`, `"stop"`)} {
+			up := upstream.New(t, `200 sse`+one(0, `{"content":"a"}`, `null`)+one(0, `{}`, `"length"`)+gap+second+` done`)
+			r := relay(t, newAdapter(t), context.Background(), newCall(t, up.URL, streaming+`,"n":2`))
+			if r.err != nil || !r.done() || r.result.FinishReason != "length" || len(r.splices) != 1 || !strings.Contains(r.splices[0], `"index":1`) {
+				t.Fatalf("%v %+v %q", r.err, r.result, r.splices)
+			}
+			for i, c := range r.chunks {
+				if want := i == len(r.chunks)-2; c.Finish != want {
+					t.Errorf("chunk %d: finish %v", i, c.Finish)
+				}
+			}
+		}
 	}
 }
 
