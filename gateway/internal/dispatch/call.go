@@ -233,6 +233,7 @@ func (r *run) timeouts(l *leg, probe bool) provider.Timeouts {
 			t.FirstOutput = min(t.FirstOutput, probeOutput)
 		}
 	}
+	t.Total = min(t.Total, max(time.Until(r.deadline), time.Millisecond))
 	return t
 }
 

@@ -75,7 +75,7 @@ func (r *run) attempts(ctx context.Context) {
 		}
 		failed, done := r.attempt(ctx, at, use, func(e *llm.Error) bool {
 			ok = false
-			if ctx.Err() == nil {
+			if ctx.Err() == nil && time.Now().Before(r.deadline) {
 				at, ok = r.after(at, e, &retries, &larger)
 			}
 			return ok
@@ -296,6 +296,9 @@ func (r *run) sole() bool {
 // if the candidate was switched off or its key taken away.
 func (r *run) sleep(ctx context.Context, at step) bool {
 	began := time.Now()
+	if !began.Add(at.wait).Before(r.deadline) {
+		return false
+	}
 	t := time.NewTimer(at.wait)
 	defer t.Stop()
 	select {

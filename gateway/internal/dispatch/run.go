@@ -45,11 +45,12 @@ type run struct {
 	options options              // auto: what the other models would have been
 	seen    []attempt.Considered // what the first decision saw; the log's too, so never changed
 
-	calls []call // made so far
-	meta  []byte
-	held  []byte         // the end of a stream, until the attempt is recorded
-	event *attempt.Event // of the attempt under way or the last one; the log's once it has ended
-	upUS  int64          // spent in attempts and waits
+	deadline time.Time // of the whole request; attempts and waits are cut to it, which is cheaper than a context of its own
+	calls    []call    // made so far
+	meta     []byte
+	held     []byte         // the end of a stream, until the attempt is recorded
+	event    *attempt.Event // of the attempt under way or the last one; the log's once it has ended
+	upUS     int64          // spent in attempts and waits
 }
 
 func (r *run) reset() {
@@ -81,8 +82,7 @@ func (r *run) serve(ctx context.Context) {
 	if own := r.access.Project.Routing.Timeouts.Gateway; own > 0 {
 		limit = min(limit, own)
 	}
-	ctx, cancel := context.WithDeadline(ctx, r.req.ReadAt.Add(limit))
-	defer cancel()
+	r.deadline = r.req.ReadAt.Add(limit)
 	r.attempts(ctx)
 }
 

@@ -15,6 +15,14 @@ import (
 // it, not one that takes long for all.
 const writePiece = 256 << 10
 
+// Values of headers that are always the same; net/http only reads them.
+var (
+	jsonType    = []string{typeJSON}
+	streamType  = []string{"text/event-stream"}
+	noCache     = []string{"no-cache"}
+	noBuffering = []string{"no"}
+)
+
 var heartbeat = []byte(": waiting for the provider\n\n")
 
 // reply writes one chat answer. The heartbeat is the only other goroutine that touches it; mu is
@@ -25,6 +33,9 @@ type reply struct {
 	after time.Duration
 	every time.Duration
 	began time.Time
+
+	route [3]string // values of headers, which net/http wants as slices
+	size  [1]string
 
 	mu        sync.Mutex
 	committed bool // as a stream
@@ -43,9 +54,10 @@ func (r *reply) Route(provider, model string, attempts int) {
 		return
 	}
 	h := r.w.Header()
-	h["X-Turnout-Provider"] = []string{provider}
-	h["X-Turnout-Model"] = []string{model}
-	h["X-Turnout-Attempts"] = []string{strconv.Itoa(attempts)}
+	r.route = [3]string{provider, model, strconv.Itoa(attempts)}
+	h["X-Turnout-Provider"] = r.route[0:1:1]
+	h["X-Turnout-Model"] = r.route[1:2:2]
+	h["X-Turnout-Attempts"] = r.route[2:3:3]
 }
 
 func (r *reply) Streaming() {
@@ -87,9 +99,9 @@ func (r *reply) commit() {
 	}
 	r.committed = true
 	h := r.w.Header()
-	h["Content-Type"] = []string{"text/event-stream"}
-	h["Cache-Control"] = []string{"no-cache"}
-	h["X-Accel-Buffering"] = []string{"no"}
+	h["Content-Type"] = streamType
+	h["Cache-Control"] = noCache
+	h["X-Accel-Buffering"] = noBuffering
 	r.w.WriteHeader(http.StatusOK)
 }
 
@@ -99,8 +111,9 @@ func (r *reply) Plain(parts ...[]byte) error {
 		size += len(p)
 	}
 	h := r.w.Header()
-	h["Content-Type"] = []string{typeJSON}
-	h["Content-Length"] = []string{strconv.Itoa(size)}
+	r.size[0] = strconv.Itoa(size)
+	h["Content-Type"] = jsonType
+	h["Content-Length"] = r.size[:]
 	r.w.WriteHeader(http.StatusOK)
 	for _, p := range parts {
 		if err := r.write(p); err != nil {

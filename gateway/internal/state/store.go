@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	maxPlaces     = 1 << 20 // pins and preferences a node remembers
+	maxPlaces     = 1 << 18 // pins and preferences a node remembers
 	maxPending    = 1 << 17 // records that wait for Kafka; beyond that pins stay local
 	fingerprintID = "fingerprint"
 	// A fingerprint is written again long before the topic's retention ends it.
