@@ -111,7 +111,7 @@ func (w *worker) exchange(ctx context.Context, r *Result) error {
 	r.Model = resp.Header.Get("X-Turnout-Model")
 	r.RequestID = resp.Header.Get("X-Request-Id")
 	r.Attempts, _ = strconv.Atoi(resp.Header.Get("X-Turnout-Attempts"))
-	if resp.StatusCode == 200 && r.Stream {
+	if resp.StatusCode == http.StatusOK && r.Stream {
 		return r.readStream(resp.Body)
 	}
 	return r.readPlain(resp.Body)
@@ -230,7 +230,7 @@ func (r *Result) take(a *answer) {
 		Code any    `json:"code"`
 		Type string `json:"type"`
 	}
-	json.Unmarshal(a.Error, &e) // an error of another shape is an error all the same
+	_ = json.Unmarshal(a.Error, &e) // an error of another shape is an error all the same
 	switch code, _ := e.Code.(string); {
 	case code != "":
 		r.Code = code

@@ -77,10 +77,10 @@ func hostClickHouse(ctx context.Context, library string, args []string) error {
 	}
 	lib.setSignalHandlersEnabled(0) // or a nil dereference in Go would kill the process
 
-	go io.Copy(io.Discard, master) // the prompt
+	go func() { _, _ = io.Copy(io.Discard, master) }() // the prompt
 	over, ending := make(chan struct{}), make(chan struct{})
 	go func() {
-		io.Copy(io.Discard, parent)
+		_, _ = io.Copy(io.Discard, parent)
 		close(over)
 	}()
 	go func() {

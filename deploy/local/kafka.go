@@ -116,7 +116,7 @@ func kafkaMain(ctx context.Context, env lifecycle.Env, args []string) error {
 
 	over := make(chan struct{})
 	go func() {
-		io.Copy(io.Discard, env.Stdin)
+		_, _ = io.Copy(io.Discard, env.Stdin)
 		close(over)
 	}()
 	select {

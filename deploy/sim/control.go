@@ -27,10 +27,10 @@ func (s *Server) serveControl(w http.ResponseWriter, r *http.Request, id string)
 			"ledger":    map[string]int64{"entries": held, "dropped": dropped, "last_seq": last},
 		}, "", "  ")
 		if err != nil {
-			writeError(w, 500, "server_error", "", err.Error())
+			_ = writeError(w, 500, "server_error", "", err.Error())
 			return
 		}
-		writeJSON(w, 200, append(body, '\n'))
+		_ = writeJSON(w, 200, append(body, '\n'))
 		return
 	}
 	var change []byte
@@ -40,7 +40,7 @@ func (s *Server) serveControl(w http.ResponseWriter, r *http.Request, id string)
 	case http.MethodPut:
 		var err error
 		if change, err = io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20)); err != nil {
-			writeError(w, 400, "invalid_request_error", "", err.Error())
+			_ = writeError(w, 400, "invalid_request_error", "", err.Error())
 			return
 		}
 		if len(change) == 0 {
@@ -48,33 +48,33 @@ func (s *Server) serveControl(w http.ResponseWriter, r *http.Request, id string)
 		}
 	default:
 		w.Header().Set("Allow", "GET, PUT, DELETE")
-		writeError(w, 405, "invalid_request_error", "method_not_allowed", "use GET, PUT or DELETE")
+		_ = writeError(w, 405, "invalid_request_error", "method_not_allowed", "use GET, PUT or DELETE")
 		return
 	}
 	if r.Method != http.MethodGet {
 		if err := s.Set(id, change); err != nil {
-			writeError(w, 400, "invalid_request_error", "invalid_value", err.Error())
+			_ = writeError(w, 400, "invalid_request_error", "invalid_value", err.Error())
 			return
 		}
 	}
 	b, ok := s.Behavior(id)
 	if !ok {
-		writeError(w, 404, "invalid_request_error", "not_found", fmt.Sprintf("unknown provider %q: there are %s", id, strings.Join(s.order, ", ")))
+		_ = writeError(w, 404, "invalid_request_error", "not_found", fmt.Sprintf("unknown provider %q: there are %s", id, strings.Join(s.order, ", ")))
 		return
 	}
 	body, err := json.MarshalIndent(b, "", "  ")
 	if err != nil {
-		writeError(w, 500, "server_error", "", err.Error())
+		_ = writeError(w, 500, "server_error", "", err.Error())
 		return
 	}
-	writeJSON(w, 200, append(body, '\n'))
+	_ = writeJSON(w, 200, append(body, '\n'))
 }
 
 func (s *Server) serveLedger(w http.ResponseWriter, r *http.Request) {
 	switch r.Method {
 	case http.MethodDelete:
 		if err := s.ledger.clear(); err != nil {
-			writeError(w, 500, "server_error", "", err.Error())
+			_ = writeError(w, 500, "server_error", "", err.Error())
 			return
 		}
 		w.WriteHeader(http.StatusNoContent)
@@ -83,7 +83,7 @@ func (s *Server) serveLedger(w http.ResponseWriter, r *http.Request) {
 		if text := r.URL.Query().Get("since"); text != "" {
 			var err error
 			if since, err = strconv.ParseInt(text, 10, 64); err != nil || since < 0 {
-				writeError(w, 400, "invalid_request_error", "invalid_value", fmt.Sprintf("since: %q is no sequence number", text))
+				_ = writeError(w, 400, "invalid_request_error", "invalid_value", fmt.Sprintf("since: %q is no sequence number", text))
 				return
 			}
 		}
@@ -98,6 +98,6 @@ func (s *Server) serveLedger(w http.ResponseWriter, r *http.Request) {
 		}
 	default:
 		w.Header().Set("Allow", "GET, DELETE")
-		writeError(w, 405, "invalid_request_error", "method_not_allowed", "use GET or DELETE")
+		_ = writeError(w, 405, "invalid_request_error", "method_not_allowed", "use GET or DELETE")
 	}
 }

@@ -233,17 +233,17 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	p := s.providers[first]
 	if p == nil {
-		writeError(w, 404, "invalid_request_error", "not_found", fmt.Sprintf("unknown path %q: providers here are %s", r.URL.Path, strings.Join(s.order, ", ")))
+		_ = writeError(w, 404, "invalid_request_error", "not_found", fmt.Sprintf("unknown path %q: providers here are %s", r.URL.Path, strings.Join(s.order, ", ")))
 		return
 	}
 	switch {
 	case rest == "v1/models" && r.Method == http.MethodGet:
-		writeJSON(w, 200, p.list)
+		_ = writeJSON(w, 200, p.list)
 	case rest == "v1/chat/completions" && r.Method == http.MethodPost:
 		s.serveCall(w, r, p, "chat")
 	case rest == "v1/embeddings" && r.Method == http.MethodPost:
 		s.serveCall(w, r, p, "embeddings")
 	default:
-		writeError(w, 404, "invalid_request_error", "not_found", fmt.Sprintf("no %s %q: use POST v1/chat/completions, POST v1/embeddings or GET v1/models", r.Method, r.URL.Path))
+		_ = writeError(w, 404, "invalid_request_error", "not_found", fmt.Sprintf("no %s %q: use POST v1/chat/completions, POST v1/embeddings or GET v1/models", r.Method, r.URL.Path))
 	}
 }

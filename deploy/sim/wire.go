@@ -15,6 +15,8 @@ var (
 	typeStream = []string{"text/event-stream"}
 )
 
+// writeJSON and writeError report whether the caller was still there, which the ledger wants to know;
+// where nothing is recorded the error is of no use.
 func writeJSON(w http.ResponseWriter, status int, body []byte) error {
 	h := w.Header()
 	h["Content-Type"] = typeJSON

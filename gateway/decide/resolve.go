@@ -28,7 +28,7 @@ func (s *scenario) resolve() (*output, error) {
 	case refused != nil && refused.Code == "unknown_region":
 		return refusal(refused.Code, refused.Message), nil
 	case refused != nil:
-		return nil, nil // retired: nobody is left, and the decision says who was dropped
+		return nil, nil //nolint:nilerr // retired: nobody is left, and the decision says who was dropped
 	}
 	req.Provider, req.Strict, req.Region = result.Provider, result.Strict, result.Region
 	if result.Strategy != "" {

@@ -217,7 +217,9 @@ func TestRanking(t *testing.T) {
 }
 
 func TestBaseline(t *testing.T) {
-	flat := func(price string) *Schedule { return &Schedule{Price: resource.Price{Input: usd(price), Output: usd(price)}} }
+	flat := func(price string) *Schedule {
+		return &Schedule{Price: resource.Price{Input: usd(price), Output: usd(price)}}
+	}
 	usage := &Usage{Input: 1_000_000}
 	options := []Option{
 		{"small", "a", "", flat("1")}, {"small", "b", "", flat("2")},

@@ -32,7 +32,7 @@ func Classify(e *attempt.Event) (snapshot.Key, snapshot.Sums, bool) {
 	default:
 		return snapshot.Key{}, snapshot.Sums{}, false
 	}
-	if s.Errors == 1 && e.StatusCode == 429 {
+	if s.Errors == 1 && e.StatusCode == tooManyRequests {
 		s.RateLimited = 1
 	}
 	if s.Errors == 1 && e.GeoBlocked {
@@ -104,3 +104,5 @@ func ClassifyUsage(e *attempt.Event) (UsageKey, Usage) {
 	}
 	return UsageKey{Organization: e.OrganizationID, Project: e.ProjectID, Model: e.Model, Provider: e.Provider}, u
 }
+
+const tooManyRequests = 429 // net/http has more in it than a pure package needs

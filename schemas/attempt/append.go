@@ -146,7 +146,7 @@ var plain = func() (table [256]bool) {
 
 func appendQuoted(b []byte, s string) []byte {
 	b = append(b, '"')
-	for i := 0; i < len(s); i++ {
+	for i := range len(s) {
 		if !plain[s[i]] {
 			b = append(b, s[:i]...)
 			return append(appendEscaped(b, s[i:]), '"')

@@ -54,7 +54,7 @@ func DecodeStart(data []byte) (*Event, error) {
 }
 
 func (e *Event) incomplete(offset int) *FieldError {
-	missing := ""
+	var missing string
 	switch {
 	case e.SchemaVersion < 1:
 		return &FieldError{Field: "schema_version", Offset: offset, Reason: "must be 1 or more"}

@@ -56,7 +56,7 @@ func parseUTC(s string) (t time.Time, ok bool) {
 // decimal returns the value of up to nine digits, or -1.
 func decimal(s string) int {
 	v := 0
-	for i := 0; i < len(s); i++ {
+	for i := range len(s) {
 		c := s[i] - '0'
 		if c > 9 {
 			return -1

@@ -67,7 +67,7 @@ func hex4(s string) (rune, bool) {
 		return 0, false
 	}
 	var r rune
-	for i := 0; i < 4; i++ {
+	for i := range 4 {
 		c := s[i]
 		switch {
 		case c >= '0' && c <= '9':

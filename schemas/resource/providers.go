@@ -140,7 +140,7 @@ func CheckBaseURL(base string, allowPrivate bool) error {
 	}
 	addr, err := netip.ParseAddr(host)
 	if err != nil {
-		return nil
+		return nil //nolint:nilerr // a name: it is looked at when the connection is made
 	}
 	if err := CheckAddr(addr, allowPrivate); err != nil {
 		return fmt.Errorf("%q %w", base, err)

@@ -19,8 +19,7 @@ type record struct {
 	refused    *attempt.Refused
 	seg        *segment // where it stands; nil while the disk does not have it
 	finished   time.Time
-	replayed   bool // it may stand in Kafka already
-	attempts   int
+	replayed   bool   // it may stand in Kafka already
 	considered []byte // scratch of a start: its list, encoded, for the end to reuse
 }
 
