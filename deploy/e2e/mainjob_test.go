@@ -13,6 +13,7 @@ import (
 // A request is sent with OpenAI's SDK; the answer says who served it and why, the attempt is a row,
 // the catalogue is listed, and the savings know the request.
 func TestMainJob(t *testing.T) {
+	t.Parallel()
 	s := newSystem(t, parts{})
 	g := s.gateway("node-a")
 	s.processor("processor")

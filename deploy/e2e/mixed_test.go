@@ -33,6 +33,7 @@ var excusable = map[string]bool{
 }
 
 func TestMixedRequests(t *testing.T) {
+	t.Parallel()
 	mixed(t, 600, func(urls []string, first, n int, each func(answered)) {
 		drive(t.Context(), urls, first, n, 16, each)
 	})

@@ -162,7 +162,7 @@ func (s *system) balance(within time.Duration) []load.Row {
 func (s *system) rows() ([]load.Row, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	found, err := s.db.Query(ctx, "SELECT span_id, provider, outcome, status_code, output_tokens FROM attempts_unique")
+	found, err := s.db.Query(ctx, "SELECT span_id, provider, outcome, status_code, output_tokens FROM attempts_unique WHERE node_id != 'history'")
 	if err != nil {
 		return nil, err
 	}
