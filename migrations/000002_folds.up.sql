@@ -5,7 +5,8 @@
 -- kind slot: 10 seconds (at is their beginning) of one provider, model, region, class, and of one
 -- organization where the provider is custom. kind usage: an hour of an organization, project, model
 -- and provider. kind progress: kafka_offset is the last record of the partition that was dealt with,
--- value_hash the hash of its value.
+-- value_hash the hash of its value. generation stands in the sorting key too: FINAL collapses rows of
+-- equal keys whatever partition they are in.
 CREATE TABLE IF NOT EXISTS folds
 (
     generation             UInt32,
@@ -46,6 +47,6 @@ CREATE TABLE IF NOT EXISTS folds
 )
 ENGINE = ReplacingMergeTree(kafka_offset)
 PARTITION BY generation
-ORDER BY (kind, at, kafka_partition, provider, model, region, class, organization_id, project_id)
+ORDER BY (generation, kind, at, kafka_partition, provider, model, region, class, organization_id, project_id)
 TTL at + toIntervalSecond(172800) WHERE kind = 'slot',
     at + toIntervalSecond(691200) WHERE kind = 'usage';

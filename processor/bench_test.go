@@ -24,6 +24,7 @@ import (
 // processor), of ClickHouse and of the embedded broker, each a process of its own.
 func BenchmarkPipeline(b *testing.B) {
 	const events = 300_000
+	pollEvery = 250 * time.Millisecond
 	for range b.N {
 		b.StopTimer()
 		w := worldOnBench(b)

@@ -54,13 +54,22 @@ func (c Config) Validate() error {
 }
 
 func (c Config) acceptGap() (map[int]int64, error) {
+	out, err := offsets(c.AcceptGap)
+	if err != nil {
+		return nil, fmt.Errorf("accept_gap: %w", err)
+	}
+	return out, nil
+}
+
+// offsets reads a list of PARTITION:OFFSET.
+func offsets(list []string) (map[int]int64, error) {
 	out := map[int]int64{}
-	for _, text := range c.AcceptGap {
+	for _, text := range list {
 		left, right, _ := strings.Cut(text, ":")
 		partition, err := strconv.Atoi(left)
 		offset, err2 := strconv.ParseInt(right, 10, 64)
 		if err != nil || err2 != nil || partition < 0 || offset < 0 {
-			return nil, fmt.Errorf("accept_gap: %q is not PARTITION:OFFSET such as 3:1500", text)
+			return nil, fmt.Errorf("%q is not PARTITION:OFFSET such as 3:1500", text)
 		}
 		out[partition] = offset
 	}

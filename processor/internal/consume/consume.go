@@ -37,12 +37,12 @@ type Worker struct {
 	AcceptGap  map[int]int64 // partition -> offset to go on from
 	// Begin is where a partition without progress begins; nil: at the beginning of its log.
 	Begin map[int]int64
-	// Until ends a partition before this offset; nil: never.
-	Until map[int]int64
+	// Skip leaves out records that are known not to count; nil: none.
+	Skip func(p int, offset int64) bool
 }
 
 // Run reads one partition until ctx ends. Whatever goes wrong, it stays: returning would end the
-// generation of the whole consumer group. Only where Until is set it returns when that is reached.
+// generation of the whole consumer group.
 func (w *Worker) Run(ctx context.Context, p int) {
 	w.Status.begin(p)
 	defer w.Status.end(p)
@@ -154,19 +154,15 @@ func (w *Worker) recordGap(ctx context.Context, gap *Gap, first, at int64) error
 	})
 }
 
-// read submits chunks from next on until ctx ends, Until is reached or something is wrong with the log.
+// read submits chunks from next on until ctx ends or something is wrong with the log.
 func (w *Worker) read(ctx context.Context, p int, next int64) error {
 	state := partition.New()
 	fetcher := w.Kafka.NewFetcher(topic.Attempts, p, next)
 	defer fetcher.Close()
-	until, bounded := w.Until[p]
-	for ctx.Err() == nil && (!bounded || next < until) {
+	for ctx.Err() == nil {
 		records, err := w.fetch(ctx, fetcher, p, next)
 		if err != nil {
 			return err
-		}
-		for bounded && len(records) > 0 && records[len(records)-1].Offset >= until {
-			records = records[:len(records)-1]
 		}
 		for len(records) > 0 {
 			if records[0].Offset != next {
@@ -175,7 +171,7 @@ func (w *Worker) read(ctx context.Context, p int, next int64) error {
 				}
 			}
 			run := contiguous(records)
-			chunk := decode(p, state, records[:run])
+			chunk := w.decode(p, state, records[:run])
 			if err := w.Sink.Submit(ctx, chunk); err != nil {
 				return err
 			}
@@ -243,10 +239,13 @@ var (
 )
 
 // decode turns records, which are not empty, into a chunk.
-func decode(p int, state *partition.State, records []kafkax.Record) *sink.Chunk {
+func (w *Worker) decode(p int, state *partition.State, records []kafkax.Record) *sink.Chunk {
 	c := &sink.Chunk{Partition: p, State: state, Records: make([]partition.Record, 0, len(records)), Sources: make([]*kafkax.Record, 0, len(records))}
 	for i := range records {
 		r := &records[i]
+		if w.Skip != nil && w.Skip(p, r.Offset) {
+			continue
+		}
 		value := r.Value
 		rest, considered, cut := cutConsidered(value)
 		if cut {
