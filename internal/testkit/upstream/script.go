@@ -5,10 +5,12 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -195,7 +197,7 @@ func (p *player) pause(d time.Duration) error {
 	_ = p.conn.SetReadDeadline(deadline)
 	_, err := p.r.Peek(1)
 	_ = p.conn.SetReadDeadline(time.Time{})
-	if timeout, ok := err.(net.Error); ok && timeout.Timeout() {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return nil
 	}
 	if err == nil { // the next call came early: wait without looking

@@ -3,6 +3,7 @@
 package h1
 
 import (
+	"errors"
 	"net"
 	"syscall"
 )
@@ -24,7 +25,7 @@ func liveness(c net.Conn) func() bool {
 	)
 	look := func(fd uintptr) bool {
 		_, err := syscall.Read(int(fd), buf[:])
-		silent = err == syscall.EAGAIN || err == syscall.EWOULDBLOCK
+		silent = errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EWOULDBLOCK)
 		return true
 	}
 	return func() bool { return raw.Read(look) == nil && silent }

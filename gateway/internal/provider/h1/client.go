@@ -12,7 +12,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -54,6 +53,9 @@ func New(base *url.URL, config *tls.Config, dialer *net.Dialer) *Client {
 			c.tls = &tls.Config{}
 		}
 		c.tls.NextProtos = []string{"http/1.1"}
+		if c.tls.ClientSessionCache == nil {
+			c.tls.ClientSessionCache = tls.NewLRUClientSessionCache(16)
+		}
 		if c.tls.ServerName == "" {
 			c.tls.ServerName = base.Hostname()
 		}
@@ -93,8 +95,8 @@ func (c *Client) Post(ctx context.Context, target string, header http.Header, bo
 	resp, err := x.read()
 	if err != nil {
 		x.give(false)
-		if e := written(); e != nil && errors.Is(err, io.EOF) {
-			err = e
+		if e := written(); e != nil {
+			return nil, fmt.Errorf("sending the request: %w", e)
 		}
 		return nil, fmt.Errorf("reading the head of the answer: %w", err)
 	}

@@ -60,10 +60,7 @@ func (x *exchange) readHead() (*http.Response, error) {
 	r, size := x.conn.r, 0
 	line, err := readLine(r, &size)
 	if err != nil {
-		if err == io.EOF {
-			err = io.ErrUnexpectedEOF
-		}
-		return nil, err
+		return nil, unexpected(err)
 	}
 	resp := &http.Response{ProtoMajor: 1, ContentLength: -1}
 	if len(line) < len("HTTP/1.1 200") || string(line[:7]) != "HTTP/1." || line[8] != ' ' || len(line) > 12 && line[12] != ' ' {
@@ -77,10 +74,7 @@ func (x *exchange) readHead() (*http.Response, error) {
 	length, chunked := int64(-1), false
 	for {
 		if line, err = readLine(r, &size); err != nil {
-			if err == io.EOF {
-				err = io.ErrUnexpectedEOF
-			}
-			return nil, err
+			return nil, unexpected(err)
 		}
 		if len(line) == 0 {
 			break
@@ -141,7 +135,9 @@ func (x *exchange) Read(p []byte) (n int, err error) {
 	switch {
 	case x.failure != nil:
 		return 0, x.failure
-	case x.ended || x.given:
+	case x.given:
+		return 0, http.ErrBodyReadAfterClose
+	case x.ended:
 		return 0, io.EOF
 	}
 	switch x.kind {
@@ -157,8 +153,8 @@ func (x *exchange) Read(p []byte) (n int, err error) {
 		switch {
 		case x.left == 0:
 			x.ended, err = true, io.EOF
-		case err == io.EOF:
-			err = io.ErrUnexpectedEOF
+		default:
+			err = unexpected(err)
 		}
 	default:
 		if n, err = x.conn.r.Read(p); err == io.EOF {
@@ -210,19 +206,27 @@ func (x *exchange) give(keep bool) {
 	x.conn.Close()
 }
 
+// unexpected makes an end that should not be there an error.
+func unexpected(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
 // readLine reads one line of a head, without its end. A line longer than the buffer is cut: no value
 // that matters is that long.
 func readLine(r *bufio.Reader, size *int) ([]byte, error) {
 	line, err := r.ReadSlice('\n')
 	*size += len(line)
-	for full := err == bufio.ErrBufferFull; full; {
+	for full := errors.Is(err, bufio.ErrBufferFull); full; {
 		line = bytes.Clone(line[:min(len(line), 256)])
 		var more []byte
 		more, err = r.ReadSlice('\n')
 		if *size += len(more); *size > maxHead {
 			return nil, errTooLarge
 		}
-		full = err == bufio.ErrBufferFull
+		full = errors.Is(err, bufio.ErrBufferFull)
 	}
 	if err != nil {
 		return nil, err

@@ -56,7 +56,7 @@ func (a *Adapter) Complete(ctx context.Context, call *provider.Call) (*provider.
 	buf := getBuffer()
 	if err := readAll(buf, body, resp.ContentLength); err != nil {
 		putBuffer(buf)
-		if err == errTooMuch {
+		if errors.Is(err, errTooMuch) {
 			return nil, provider.Unanswerable(resp.StatusCode, "an answer of more than 64 MiB")
 		}
 		return nil, broken(w, err)

@@ -2,6 +2,7 @@ package openai
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"net/http"
 	"time"
@@ -46,7 +47,8 @@ type stream struct {
 	last    []byte // the bytes of a chunk that is kept while more is read
 	ahead   chan read
 	looking bool
-	err     error // sticks: io.EOF or *llm.Error
+	err     error // sticks: io.EOF or failure
+	failure *llm.Error
 }
 
 // read is what the reader gave.
@@ -69,8 +71,7 @@ func (s *stream) peek() *llm.Error {
 	for {
 		c, err := s.step()
 		if err != nil {
-			failure, _ := err.(*llm.Error)
-			return failure
+			return s.failure
 		}
 		if c.SpliceAt > 0 {
 			c.SpliceAt += len(s.held)
@@ -240,18 +241,19 @@ func (s *stream) end(marker []byte) provider.Chunk {
 }
 
 func (s *stream) fail(e *llm.Error) {
-	s.err = scrub(e, s.call.Secret)
+	s.failure = scrub(e, s.call.Secret)
+	s.err = s.failure
 	s.call.Timing.Total = s.watch.Elapsed()
 }
 
 // broken is the failure of a stream that ended before its answer did.
 func (s *stream) broken(err error) *llm.Error {
 	switch {
-	case err == sse.ErrTooLarge:
+	case errors.Is(err, sse.ErrTooLarge):
 		return provider.Unanswerable(http.StatusOK, err.Error())
-	case err == io.EOF && !s.events:
+	case errors.Is(err, io.EOF) && !s.events:
 		return provider.Unanswerable(http.StatusOK, "an empty answer")
-	case err == io.EOF:
+	case errors.Is(err, io.EOF):
 		return provider.Cut("the stream ended before its finish_reason", nil)
 	}
 	return broken(s.watch, err)
