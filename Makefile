@@ -67,7 +67,8 @@ kafka: ## Apache Kafka (one KRaft broker, from Maven Central) on a free port, un
 test-kafka: deps build ## the pipeline tests against Apache Kafka
 	TURNOUT_TEST_KAFKA=apache $(GO) test -timeout 15m ./internal/kafkax/... ./gateway/internal/emit/... ./processor/... ./deploy/e2e/...
 
-sdk: deps build ## 10,000 requests through the OpenAI SDKs, each ledger entry matched to its one row
+sdk: deps ## 10,000 requests through the OpenAI SDKs, each ledger entry matched to its one row; outages of a minute
+	cd deploy/e2e/sdk && npm ci --ignore-scripts --no-audit --no-fund --silent
 	$(GO) test -timeout 15m -tags sdk ./deploy/e2e/...
 
 compose-check: build ## docker-compose.yml parses, and every command and setting in it exists
