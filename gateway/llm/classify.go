@@ -34,12 +34,10 @@ func classify(status int, b *errorBody) *Error {
 		e.Class = attempt.UpstreamError
 	case status == http.StatusTooManyRequests:
 		e.Class = attempt.UpstreamError
-		e.Quota = containsAny(words, quotaPhrases)
 	case status == http.StatusNotFound, status == http.StatusRequestTimeout, status == http.StatusTooEarly:
 		e.Class = attempt.UpstreamError
 	case status == http.StatusPaymentRequired, status == http.StatusMethodNotAllowed, status >= 300 && status < 400:
 		e.Class = attempt.GatewayError
-		e.Quota = status == http.StatusPaymentRequired
 	case status < 300:
 		e.Class = attempt.UpstreamError
 	case containsAny(words, filterPhrases):
@@ -49,10 +47,7 @@ func classify(status int, b *errorBody) *Error {
 		e.InvalidKey = true
 	case status == http.StatusForbidden:
 		e.Class = attempt.GatewayError
-	case containsAny(words, quotaPhrases):
-		e.Class = attempt.GatewayError
-		e.Quota = true
-	case containsAny(words, modelPhrases), strings.EqualFold(strings.TrimSpace(b.message), "not found"):
+	case containsAny(words, quotaPhrases), containsAny(words, modelPhrases), strings.EqualFold(strings.TrimSpace(b.message), "not found"):
 		e.Class = attempt.GatewayError
 	default:
 		e.Class = attempt.ClientError

@@ -14,7 +14,6 @@ const (
 	none = 1 << iota >> 1
 	ctxLen
 	badKey
-	quota
 )
 
 // Bodies as the providers write them.
@@ -28,7 +27,7 @@ var classified = []struct {
 }{
 	{"OpenAI 500", 500, `{"error":{"message":"The server had an error while processing your request. Sorry about that!","type":"server_error","param":null,"code":null}}`, attempt.UpstreamError, "server_error", none},
 	{"OpenAI 429 rate", 429, `{"error":{"message":"Rate limit reached for gpt-4o in organization org-x on tokens per min (TPM): Limit 30000, Used 29000, Requested 2000. Please try again in 2s.","type":"tokens","param":null,"code":"rate_limit_exceeded"}}`, attempt.UpstreamError, "rate_limited", none},
-	{"OpenAI 429 quota", 429, `{"error":{"message":"You exceeded your current quota, please check your plan and billing details.","type":"insufficient_quota","param":null,"code":"insufficient_quota"}}`, attempt.UpstreamError, "rate_limited", quota},
+	{"OpenAI 429 quota", 429, `{"error":{"message":"You exceeded your current quota, please check your plan and billing details.","type":"insufficient_quota","param":null,"code":"insufficient_quota"}}`, attempt.UpstreamError, "rate_limited", none},
 	{"OpenAI 401", 401, `{"error":{"message":"Incorrect API key provided: sk-abc***xyz. You can find your API key at https://platform.openai.com/account/api-keys.","type":"invalid_request_error","param":null,"code":"invalid_api_key"}}`, attempt.GatewayError, "gateway_error", badKey},
 	{"OpenAI 403 country", 403, `{"error":{"code":"unsupported_country_region_territory","message":"Country, region, or territory not supported","param":null,"type":"request_forbidden"}}`, attempt.GatewayError, "gateway_error", none},
 	{"OpenAI 404 model", 404, `{"error":{"message":"The model 'gpt-9' does not exist or you do not have access to it.","type":"invalid_request_error","param":null,"code":"model_not_found"}}`, attempt.UpstreamError, "upstream_error", none},
@@ -45,7 +44,7 @@ var classified = []struct {
 
 	{"Anthropic 529", 529, `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`, attempt.UpstreamError, "server_error", none},
 	{"Anthropic 401", 401, `{"type":"error","error":{"type":"authentication_error","message":"invalid x-api-key"}}`, attempt.GatewayError, "gateway_error", badKey},
-	{"Anthropic credit", 400, `{"type":"error","error":{"type":"invalid_request_error","message":"Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing to upgrade or purchase credits."}}`, attempt.GatewayError, "gateway_error", quota},
+	{"Anthropic credit", 400, `{"type":"error","error":{"type":"invalid_request_error","message":"Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing to upgrade or purchase credits."}}`, attempt.GatewayError, "gateway_error", none},
 	{"Anthropic context", 400, `{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 210000 tokens > 200000 maximum"},"request_id":"req_1"}`, attempt.ClientError, "client_error", ctxLen},
 	{"Anthropic context with max_tokens", 400, "{\"type\":\"error\",\"error\":{\"type\":\"invalid_request_error\",\"message\":\"input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000, decrease input length or `max_tokens` and try again\"}}", attempt.ClientError, "client_error", ctxLen},
 	{"Anthropic filter", 400, `{"type":"error","error":{"type":"invalid_request_error","message":"Output blocked by content filtering policy"}}`, attempt.ContentFilter, "content_filter", none},
@@ -77,13 +76,13 @@ var classified = []struct {
 
 	{"Together context", 422, "{\"id\":\"o1\",\"error\":{\"message\":\"Input validation error: `inputs` tokens + `max_new_tokens` must be <= 8193. Given: 9000 `inputs` tokens and 512 `max_new_tokens`\",\"type\":\"invalid_request_error\",\"param\":null,\"code\":null}}", attempt.ClientError, "client_error", ctxLen},
 	{"Together key", 401, `{"error":{"message":"Invalid API key provided. You can find your API key at https://api.together.ai/settings/api-keys.","type":"invalid_request_error","param":null,"code":"invalid_api_key"}}`, attempt.GatewayError, "gateway_error", badKey},
-	{"Together credit", 402, `{"error":{"message":"Credit limit exceeded","type":"credit_limit","param":null,"code":null}}`, attempt.GatewayError, "gateway_error", quota},
+	{"Together credit", 402, `{"error":{"message":"Credit limit exceeded","type":"credit_limit","param":null,"code":null}}`, attempt.GatewayError, "gateway_error", none},
 
 	{"Fireworks context", 400, `{"error":{"object":"error","type":"invalid_request_error","message":"The prompt is too long: 140000, model maximum context length: 131071"}}`, attempt.ClientError, "client_error", ctxLen},
 	{"Fireworks 412", 412, `{"error":{"object":"error","type":"precondition_failed","message":"Account x is suspended"}}`, attempt.ClientError, "client_error", none},
 
-	{"DeepSeek balance", 402, `{"error":{"message":"Insufficient Balance","type":"unknown_error","param":null,"code":"invalid_request_error"}}`, attempt.GatewayError, "gateway_error", quota},
-	{"DeepSeek balance 400", 400, `{"error":{"message":"Insufficient Balance","type":"unknown_error","param":null,"code":"invalid_request_error"}}`, attempt.GatewayError, "gateway_error", quota},
+	{"DeepSeek balance", 402, `{"error":{"message":"Insufficient Balance","type":"unknown_error","param":null,"code":"invalid_request_error"}}`, attempt.GatewayError, "gateway_error", none},
+	{"DeepSeek balance 400", 400, `{"error":{"message":"Insufficient Balance","type":"unknown_error","param":null,"code":"invalid_request_error"}}`, attempt.GatewayError, "gateway_error", none},
 	{"DeepSeek auth", 401, `{"error":{"message":"Authentication Fails (no such user)","type":"authentication_error","param":null,"code":"invalid_request_error"}}`, attempt.GatewayError, "gateway_error", badKey},
 	{"DeepSeek model", 400, `{"error":{"message":"Model Not Exist","type":"invalid_request_error","param":null,"code":"invalid_request_error"}}`, attempt.GatewayError, "gateway_error", none},
 	{"DeepSeek risk", 400, `{"error":{"message":"Content Exists Risk","type":"invalid_request_error","param":null,"code":"invalid_request_error"}}`, attempt.ContentFilter, "content_filter", none},
@@ -91,7 +90,7 @@ var classified = []struct {
 	{"Alibaba inspection", 400, `{"error":{"code":"data_inspection_failed","param":null,"message":"Input data may contain inappropriate content.","type":"data_inspection_failed"},"id":"x","request_id":"x"}`, attempt.ContentFilter, "content_filter", none},
 	{"Alibaba native inspection", 400, `{"code":"DataInspectionFailed","message":"Input data may contain inappropriate content.","request_id":"x"}`, attempt.ContentFilter, "content_filter", none},
 	{"Alibaba range", 400, `{"error":{"code":"invalid_parameter_error","param":null,"message":"<400> InternalError.Algo.InvalidParameter: Range of input length should be [1, 129024]","type":"invalid_request_error"}}`, attempt.ClientError, "client_error", ctxLen},
-	{"Alibaba arrears", 400, `{"error":{"code":"Arrearage","param":null,"message":"Access denied, please make sure your account is in good standing.","type":"Arrearage"}}`, attempt.GatewayError, "gateway_error", quota},
+	{"Alibaba arrears", 400, `{"error":{"code":"Arrearage","param":null,"message":"Access denied, please make sure your account is in good standing.","type":"Arrearage"}}`, attempt.GatewayError, "gateway_error", none},
 	{"Alibaba key", 401, `{"error":{"message":"Incorrect API key provided. ","type":"invalid_request_error","param":null,"code":"invalid_api_key"}}`, attempt.GatewayError, "gateway_error", badKey},
 	{"Alibaba native key", 400, `{"code":"InvalidApiKey","message":"No such key.","request_id":"x"}`, attempt.GatewayError, "gateway_error", badKey},
 
@@ -138,9 +137,6 @@ func TestClassify(t *testing.T) {
 		}
 		if e.InvalidKey {
 			flags |= badKey
-		}
-		if e.Quota {
-			flags |= quota
 		}
 		if e.Class != tc.class || e.ErrorType() != tc.etype || flags != tc.flags || e.Status != tc.status {
 			t.Errorf("%s: %s %s status %d flags %b, want %s %s %d %b", tc.name, e.Class, e.ErrorType(), e.Status, flags, tc.class, tc.etype, tc.status, tc.flags)

@@ -20,7 +20,6 @@ type Error struct {
 	RetryAfter    time.Duration // 0: none named
 	ContextLength bool          // the prompt did not fit: may go on, once, to a larger context
 	InvalidKey    bool          // the credential is invalid: remove it until it changes
-	Quota         bool          // the account behind the credential is spent or overdue
 	Cause         error         // the transport's error, for logs; may be nil
 }
 

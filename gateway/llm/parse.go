@@ -1,7 +1,6 @@
 package llm
 
 import (
-	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -345,15 +344,4 @@ func (p *parser) toolChoice() {
 	default:
 		p.wrong(at, "must be a string or an object")
 	}
-}
-
-// ModelNotFound is the 400 for an id that no catalogue entry matches; near are close ids, best first.
-func ModelNotFound(model string, near []string) *APIError {
-	message := fmt.Sprintf("model: no model %q is known here", model)
-	if len(near) > 0 {
-		message += "; did you mean " + strings.Join(near, ", ") + "?"
-	} else {
-		message += "; GET /v1/models lists them"
-	}
-	return &APIError{Status: 400, Type: "invalid_request_error", Code: "model_not_found", Param: "model", Message: message}
 }

@@ -76,9 +76,9 @@ type conn struct {
 }
 
 // Post sends one request and reads the head of its answer. connected is called once there is a
-// connection, before anything is written to it. The response's Header holds only Content-Type,
-// Content-Encoding, Retry-After and Retry-After-Ms; its Body must be closed. When ctx ends, so does
-// everything, Body's reads included, with an error of the connection's: the caller knows the cause.
+// connection, before anything is written to it. The response's Header holds only Content-Encoding,
+// Retry-After and Retry-After-Ms; its Body must be closed. When ctx ends, so does everything, Body's
+// reads included, with an error of the connection's: the caller knows the cause.
 func (c *Client) Post(ctx context.Context, target string, header http.Header, body []byte, connected func(reused bool)) (*http.Response, error) {
 	head, err := c.head(target, header, len(body))
 	if err != nil {
@@ -94,9 +94,10 @@ func (c *Client) Post(ctx context.Context, target string, header http.Header, bo
 	written := x.write(head, body)
 	resp, err := x.read()
 	if err != nil {
+		unsent := written()
 		x.give(false)
-		if e := written(); e != nil {
-			return nil, fmt.Errorf("sending the request: %w", e)
+		if unsent != nil {
+			return nil, fmt.Errorf("sending the request: %w", unsent)
 		}
 		return nil, fmt.Errorf("reading the head of the answer: %w", err)
 	}

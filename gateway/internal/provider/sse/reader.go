@@ -1,4 +1,4 @@
-// Package sse reads server-sent events incrementally and writes the gateway's own.
+// Package sse reads server-sent events incrementally.
 package sse
 
 import (
@@ -10,6 +10,9 @@ import (
 
 // MaxEvent is the largest event that is read, in bytes.
 const MaxEvent = 1 << 20
+
+// Done is the event that ends a chat stream.
+const Done = "data: [DONE]\n\n"
 
 // ErrTooLarge is returned for an event above MaxEvent.
 var ErrTooLarge = errors.New("an event of more than 1 MiB")

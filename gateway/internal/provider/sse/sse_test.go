@@ -101,15 +101,6 @@ func TestMemoryStaysSmall(t *testing.T) {
 	}
 }
 
-func TestWriter(t *testing.T) {
-	out := AppendEvent(nil, "error", []byte("a\nb"))
-	out = AppendComment(out, "waiting")
-	out = AppendEvent(out, "", []byte("c"))
-	if want := "event: error\ndata: a\ndata: b\n\n: waiting\n\ndata: c\n\n"; string(out) != want {
-		t.Fatalf("%q", out)
-	}
-}
-
 // Any split of the bytes gives the same events, and the raw bytes are those that came.
 func FuzzSplit(f *testing.F) {
 	f.Add([]byte("data: a\r\n\r\ndata: b\n\n: c\n\nevent: e\rdata:x\r\r\xef\xbb\xbf"), uint16(3))
