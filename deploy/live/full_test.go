@@ -1,0 +1,5 @@
+//go:build sdk
+
+package live
+
+const explorations = 20_000
