@@ -21,6 +21,7 @@ import (
 	"turnout/gateway"
 	"turnout/gateway/catalogcmd"
 	"turnout/gateway/decide"
+	"turnout/gateway/spoolcmd"
 	"turnout/internal/config"
 	"turnout/internal/lifecycle"
 	"turnout/migrations"
@@ -91,6 +92,7 @@ func commands() []command {
 		{"topics", "create the Kafka topics, once; or list them", with(topics.Main)},
 		{"catalog", "import, check or list models and providers", func(ctx context.Context, env lifecycle.Env) error { return catalogcmd.Main(ctx, env, catalog.Files()) }},
 		{"key", "new: make an API key", catalogcmd.KeyMain},
+		{"spool", "ship: send to Kafka what gateways that are gone left behind", with(spoolcmd.Main)},
 		{"sim", "simulated providers", with(sim.Main)},
 		{"load", "drive a gateway with made-up or recorded requests", with(load.Main)},
 		{"demo", "watch traffic leave a failing provider and come back", with(demo.Main)},

@@ -52,6 +52,9 @@ func shipDir(ctx context.Context, dir string, s *sender) (Report, error) {
 			total.Locked++
 			continue
 		}
+		if errors.Is(err, os.ErrNotExist) { // a gateway has just adopted, shipped and removed it
+			continue
+		}
 		if err != nil {
 			return total, err
 		}
