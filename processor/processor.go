@@ -16,6 +16,7 @@ import (
 
 	"turnout/internal/chx"
 	"turnout/internal/config"
+	"turnout/internal/failpoint"
 	"turnout/internal/kafkax"
 	"turnout/internal/lifecycle"
 	"turnout/internal/telemetry"
@@ -137,6 +138,7 @@ func (p *Processor) point(name string) {
 	if p.at != nil {
 		p.at(name)
 	}
+	failpoint.Reach(name)
 }
 
 // Run works until ctx ends, and then stops in this order:
@@ -225,7 +227,10 @@ func (p *Processor) fold(ctx context.Context) error {
 	tasks.Go(func() { p.follow(reading, generation, stopReading) })
 	defer context.AfterFunc(ctx, p.ready.stopping)()
 
-	err = p.kafka.Consume(reading, kafkax.Group{ID: p.group, Topic: topic.Attempts}, worker.Run)
+	err = p.kafka.Consume(reading, kafkax.Group{ID: p.group, Topic: topic.Attempts}, func(ctx context.Context, partition int) {
+		p.point("partition assigned")
+		worker.Run(ctx, partition)
+	})
 	stopReading()
 	stopTaking()
 	timer := time.AfterFunc(p.cfg.ShutdownTimeout, giveUp)

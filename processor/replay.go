@@ -28,18 +28,14 @@ type ReplayConfig struct {
 	Kafka      kafkax.Config        `koanf:"kafka"`
 	ClickHouse chx.Config           `koanf:"clickhouse"`
 	Retention  migrations.Retention `koanf:"retention"`
-	Replay     struct {
-		From   string `koanf:"from" help:"earliest, or PARTITION:OFFSET,...: where to begin reading the topic; what lies before comes from the raw rows"`
-		Verify bool   `koanf:"verify" help:"recount the live generation from the raw rows and compare; write nothing"`
-	} `koanf:"replay"`
-	Log telemetry.Log `koanf:"log"`
+	From       string               `koanf:"from" help:"earliest, or PARTITION:OFFSET,...: where to begin reading the topic; what lies before comes from the raw rows"`
+	Verify     bool                 `koanf:"verify" help:"recount the live generation from the raw rows and compare; write nothing"`
+	Log        telemetry.Log        `koanf:"log"`
 }
 
 // DefaultReplayConfig replays everything that the topic still holds.
 func DefaultReplayConfig() ReplayConfig {
-	c := ReplayConfig{Kafka: kafkax.Default(), ClickHouse: chx.Default(), Retention: migrations.DefaultRetention(), Log: telemetry.DefaultLog()}
-	c.Replay.From = "earliest"
-	return c
+	return ReplayConfig{Kafka: kafkax.Default(), ClickHouse: chx.Default(), Retention: migrations.DefaultRetention(), From: "earliest", Log: telemetry.DefaultLog()}
 }
 
 // Validate names every wrong setting.
@@ -49,12 +45,12 @@ func (c ReplayConfig) Validate() error {
 }
 
 func (c ReplayConfig) from() (map[int]int64, error) {
-	if c.Replay.From == "earliest" {
+	if c.From == "earliest" {
 		return nil, nil
 	}
-	out, err := offsets(strings.Split(c.Replay.From, ","))
+	out, err := offsets(strings.Split(c.From, ","))
 	if err != nil {
-		return nil, fmt.Errorf("replay.from: neither earliest nor a list: %w", err)
+		return nil, fmt.Errorf("from: neither earliest nor a list: %w", err)
 	}
 	return out, nil
 }
@@ -80,7 +76,7 @@ func ReplayMain(ctx context.Context, env lifecycle.Env, known []string) error {
 		return err
 	}
 	defer conn.Close()
-	if cfg.Replay.Verify {
+	if cfg.Verify {
 		return compare(ctx, conn, env.Stdout, time.Now().Add(-cfg.Retention.Slots/2))
 	}
 	kafka, err := kafkax.Open(cfg.Kafka, log)
@@ -160,7 +156,7 @@ func (r *replay) run(ctx context.Context) (uint32, error) {
 		begin[p] = first
 		if at, ok := from[p]; ok {
 			if at < first || at > end {
-				return 0, fmt.Errorf("replay.from: partition %d holds offsets %d to %d, not %d", p, first, end-1, at)
+				return 0, fmt.Errorf("from: partition %d holds offsets %d to %d, not %d", p, first, end-1, at)
 			}
 			begin[p] = at
 		}

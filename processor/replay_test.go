@@ -69,23 +69,23 @@ func TestAReplayIsWhatWasThere(t *testing.T) {
 		set, err := w.readSnapshot(t.Context())
 		return err == nil && set.Head.Generation == 2
 	})
-	if out, err := w.replay("--replay.verify"); err != nil || !strings.Contains(out, " 0 differences") {
+	if out, err := w.replay("--verify"); err != nil || !strings.Contains(out, " 0 differences") {
 		t.Errorf("verify: %v\n%s", err, out)
 	}
 	if err := w.conn.Exec(t.Context(), "INSERT INTO folds SELECT * REPLACE (errors + 1 AS errors, kafka_offset + 1 AS kafka_offset) FROM folds FINAL WHERE kind = 'slot' AND generation = 2 LIMIT 1"); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := w.replay("--replay.verify"); lifecycle.Code(err) != 1 || !strings.Contains(out, "errors is ") || !strings.Contains(out, " 1 differences") {
+	if out, err := w.replay("--verify"); lifecycle.Code(err) != 1 || !strings.Contains(out, "errors is ") || !strings.Contains(out, " 1 differences") {
 		t.Errorf("verify of a wrong slot: %v\n%s", err, out)
 	}
 }
 
 func TestReplayRefusesNonsense(t *testing.T) {
 	w := newWorld(t, 1)
-	if _, err := w.replay("--replay.from=yesterday"); lifecycle.Code(err) != 2 || !strings.Contains(err.Error(), "replay.from") {
+	if _, err := w.replay("--from=yesterday"); lifecycle.Code(err) != 2 || !strings.Contains(err.Error(), "from: ") {
 		t.Errorf("%v", err)
 	}
-	if _, err := w.replay("--replay.from=0:7"); err == nil || !strings.Contains(err.Error(), "partition 0") {
+	if _, err := w.replay("--from=0:7"); err == nil || !strings.Contains(err.Error(), "partition 0") {
 		t.Errorf("%v", err)
 	}
 }

@@ -241,9 +241,7 @@ func (p *Publisher) write(ctx context.Context, set *snapshot.Set) error {
 			return fmt.Errorf("publishing rows: %w", err)
 		}
 	}
-	if p.cfg.At != nil {
-		p.cfg.At("snapshot rows written")
-	}
+	p.at("snapshot rows written")
 	batch, err := p.conn.PrepareBatch(chx.SyncInsert(ctx), snapshot.InsertHead)
 	if err != nil {
 		return fmt.Errorf("publishing the head: %w", err)
@@ -256,5 +254,12 @@ func (p *Publisher) write(ctx context.Context, set *snapshot.Set) error {
 	if err := batch.Send(); err != nil {
 		return fmt.Errorf("publishing the head: %w", err)
 	}
+	p.at("head written")
 	return nil
+}
+
+func (p *Publisher) at(point string) {
+	if p.cfg.At != nil {
+		p.cfg.At(point)
+	}
 }

@@ -148,6 +148,7 @@ func (s *Sink) collect(ctx context.Context) []*Chunk {
 // store makes a batch durable. Every step may run again after a crash anywhere.
 func (s *Sink) store(ctx context.Context, batch *prepared) error {
 	started := time.Now()
+	s.at("batch taken")
 	byPartition := batch.chunks
 	var dead []deadletter.Letter
 	for _, c := range byPartition {

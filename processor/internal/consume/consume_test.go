@@ -1,0 +1,100 @@
+package consume
+
+import (
+	"bytes"
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"turnout/internal/kafkax"
+	"turnout/processor/internal/partition"
+	"turnout/schemas/attempt"
+	"turnout/schemas/topic"
+)
+
+func sample() *attempt.Event {
+	score := 0.5
+	return &attempt.Event{SchemaVersion: 1, EventID: "e", RequestID: "r", StartedAt: time.Unix(1_800_000_000, 0).UTC(), Outcome: attempt.Completed, ConsideredTotal: 2,
+		Considered: []attempt.Considered{{Provider: `odd "]}[{ name`, Score: &score, Price: 1.5}, {Provider: "b", ExcludedCode: "vision"}}}
+}
+
+func TestTheListOfCandidatesIsCutOffAsItCame(t *testing.T) {
+	e := sample()
+	rest, considered, ok := cutConsidered(attempt.Append(nil, e))
+	if !ok {
+		t.Fatal("not cut")
+	}
+	if want := attempt.AppendConsidered(nil, e.Considered); !bytes.Equal(considered, want) {
+		t.Errorf("list: %s, want %s", considered, want)
+	}
+	got, err := attempt.Decode(rest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Considered = nil
+	if !reflect.DeepEqual(got, e) {
+		t.Errorf("rest: %+v, want %+v", got, e)
+	}
+}
+
+func TestWhatLooksOtherwiseIsLeftWhole(t *testing.T) {
+	for _, text := range []string{
+		`{"schema_version":1}`, `{"a":1,"considered":[`, `{"a":1,"considered":[{"provider":"x"}],"outcome":"completed"}`, `{"a":1,"considered":[[]],"started_at":1}`,
+		`{"a":1,"considered":[{"x":{}}],"started_at":1}`, `{"a":1,"considered":[}],"started_at":1}`, `{"a":1,"considered":[{],"started_at":1}`, `{"a":1,"considered":["\"],"started_at":1}`,
+	} {
+		if _, _, ok := cutConsidered([]byte(text)); ok {
+			t.Errorf("%s is cut", text)
+		}
+	}
+}
+
+// Another encoder may order and space things as it likes.
+func TestEventsOfOtherEncodersAreRead(t *testing.T) {
+	text := `{"considered": [ {"provider":"a","price":2} ], "schema_version":1,"event_id":"e","request_id":"r","started_at":"2026-01-01T00:00:00Z","outcome":"completed"}`
+	c := new(Worker).decode(3, partition.New(), []kafkax.Record{{Partition: 3, Offset: 7, Value: []byte(text), Headers: []kafkax.Header{{Key: topic.HeaderReplayed, Value: []byte("1")}}}})
+	if len(c.Records) != 1 || len(c.Dead) != 0 || !c.Records[0].Replayed || c.Last != 7 {
+		t.Fatalf("%+v", c)
+	}
+	if got := string(c.Records[0].Considered); got != `[{"provider":"a","price":2}]` {
+		t.Errorf("list: %s", got)
+	}
+}
+
+func FuzzCutConsidered(f *testing.F) {
+	f.Add(attempt.Append(nil, sample()))
+	f.Add([]byte(`{"schema_version":1,"considered":[{"provider":"\\"}],"started_at":"2026-01-01T00:00:00Z"}`))
+	f.Fuzz(func(t *testing.T, value []byte) {
+		rest, considered, ok := cutConsidered(value)
+		if !ok || !json.Valid(value) {
+			return
+		}
+		// What is cut out of valid JSON leaves valid JSON, and is some.
+		if !json.Valid(rest) || !json.Valid(considered) {
+			t.Errorf("%s\nwas cut into %s\nand %s", value, rest, considered)
+		}
+	})
+}
+
+func TestGapsSayWhatIsMissingAndWhatToDo(t *testing.T) {
+	for cause, want := range map[Cause][]string{
+		Expired:       {"partition 2", "offset 10", "20 to 29", "9 records (11 to 19)", "--accept-gap 2:20", "turnout replay"},
+		Hole:          {"9 records (11 to 19)", "--accept-gap 2:20"},
+		OtherLog:      {"turnout replay", "--accept-gap 2:11"},
+		LogEndsBefore: {"turnout replay --from earliest"},
+	} {
+		text := (&Gap{Partition: 2, Progress: 10, First: 20, Next: 30, Missing: [2]int64{11, 19}, Cause: cause}).Error()
+		for _, part := range want {
+			if !strings.Contains(text, part) {
+				t.Errorf("%s: %q lacks %q", cause, text, part)
+			}
+		}
+	}
+}
+
+func TestContiguous(t *testing.T) {
+	if n := contiguous([]kafkax.Record{{Offset: 5}, {Offset: 6}, {Offset: 8}}); n != 2 {
+		t.Errorf("%d", n)
+	}
+}
