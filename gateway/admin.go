@@ -2,9 +2,11 @@ package gateway
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"reflect"
 	"sort"
+	"strings"
 	"time"
 
 	"turnout/gateway/internal/httpapi"
@@ -94,7 +96,15 @@ func (a *admin) rows(ctx context.Context, query string, args ...any) ([]map[stri
 		}
 		row := make(map[string]any, len(names))
 		for i, name := range names {
-			row[name] = reflect.ValueOf(targets[i]).Elem().Interface()
+			value := reflect.ValueOf(targets[i]).Elem().Interface()
+			// Nested values stand there as they came in the event.
+			if text, ok := value.(string); ok && strings.HasSuffix(name, "_json") {
+				if json.Valid([]byte(text)) {
+					row[strings.TrimSuffix(name, "_json")] = json.RawMessage(text)
+				}
+				continue
+			}
+			row[name] = value
 		}
 		out = append(out, row)
 	}

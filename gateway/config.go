@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"turnout/gateway/internal/emit"
+	"turnout/gateway/internal/httpapi"
 	"turnout/internal/chx"
 	"turnout/internal/config"
 	"turnout/internal/kafkax"
@@ -39,6 +40,8 @@ type Config struct {
 	ExplorationRate string        `koanf:"exploration_rate" help:"share of requests sent to a random provider, 0 to 1, instead of what projects say, under every strategy"`
 
 	Log telemetry.Log `koanf:"log"`
+
+	limits httpapi.Limits // no settings; tests shorten them
 }
 
 // DefaultConfig is what a gateway does when it is told nothing.
@@ -56,6 +59,7 @@ func DefaultConfig() Config {
 		MaxBodyBytes:    32 << 20,
 		MaxInFlight:     10_000,
 		Log:             telemetry.DefaultLog(),
+		limits:          httpapi.DefaultLimits(),
 	}
 }
 

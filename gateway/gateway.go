@@ -152,7 +152,7 @@ func New(cfg Config, log *slog.Logger, lookup func(string) (string, bool)) (_ *G
 		Log: log, Observe: observer.attempt,
 	}, g.tenants, g.events, g.state, g.poller, g.adapters)
 	g.api, g.server = httpapi.New(httpapi.Config{
-		MaxBodyBytes: cfg.MaxBodyBytes, MaxInFlight: cfg.MaxInFlight, HeartbeatAfter: cfg.HeartbeatAfter, HeartbeatEvery: cfg.HeartbeatEvery,
+		Limits: cfg.limits, MaxBodyBytes: cfg.MaxBodyBytes, MaxInFlight: cfg.MaxInFlight, HeartbeatAfter: cfg.HeartbeatAfter, HeartbeatEvery: cfg.HeartbeatEvery,
 		Version: lifecycle.Version, Log: log, Ready: g.Ready, Notes: g.notes, Observe: observer.request,
 	}, d)
 	g.admin = httpapi.NewAdmin(&admin{g}, g.metrics.Handler(), cfg.AdminToken.Reveal(), log)
@@ -184,7 +184,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 	running.Go(func() { g.state.Run(background, g.kafka) })
 	running.Go(func() { g.poller.Run(background) })
 	running.Go(func() { g.readConfig(background) })
-	running.Go(func() { g.publishProfiles(background) })
+	running.Go(func() { g.tellOthers(background) })
 	running.Go(func() { g.greet(background) })
 
 	ended := make(chan error, 2)

@@ -2,10 +2,12 @@ package gateway
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"math"
 	"net"
 	"net/http"
+	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -250,6 +252,10 @@ func TestSnapshots(t *testing.T) {
 		t.Errorf("alpha's uptime is %v, want about 60", m.Uptime)
 	}
 
+	storedVersions(t, n, conn)
+	observedUsage(t, n, conn)
+	adminAnswers(t, n, conn)
+
 	server.Stop()
 	eventually(t, "the problem shows", 10*time.Second, func() bool { return n.g.poller.Status().Problem != "" })
 	for range 20 {
@@ -297,4 +303,76 @@ func TestKafkaAway(t *testing.T) {
 	}
 	broker.Start()
 	balanced(t, u, n.events(21))
+}
+
+// storedVersions checks that what events name as versions can be read back as it was.
+func storedVersions(t *testing.T, n *node, conn *chx.Conn) {
+	t.Helper()
+	view := n.g.tenants.Current()
+	p, _ := view.Project("web")
+	body := func(table, version string) (s string) {
+		eventually(t, table+" holds "+version, 5*time.Second, func() bool {
+			return conn.QueryRow(context.Background(), "SELECT body FROM "+table+" WHERE version = ?", version).Scan(&s) == nil
+		})
+		return s
+	}
+	var config storedConfig
+	if err := json.Unmarshal([]byte(body("routing_configs", p.ConfigVersion)), &config); err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(config, storedConfig{p.Mode, p.ModelIDs, p.DefaultStrategy, p.Routing}) {
+		t.Errorf("stored %+v", config)
+	}
+	book := body("price_books", view.PriceVersion)
+	if strings.Contains(book, "SECRET") {
+		t.Errorf("the price book names a secret: %s", book)
+	}
+	set, err := resource.Parse(resource.Source{Name: "book.yaml", Data: []byte(book)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if set.PriceVersion() != view.PriceVersion {
+		t.Error("the stored price book has another version")
+	}
+}
+
+// observedUsage checks that the project's real token mix replaces the workload's guess.
+func observedUsage(t *testing.T, n *node, conn *chx.Conn) {
+	t.Helper()
+	if n.g.poller.Usage("web", "m") != nil {
+		t.Error("usage is known before there is any")
+	}
+	insert := `INSERT INTO folds (kind, generation, at, organization_id, project_id, model, provider, successes, input_tokens, cached_input_tokens, output_tokens, kafka_offset)
+		SELECT 'usage', (SELECT max(generation) FROM fold_generations), toStartOfHour(now()), 'acme', 'web', 'm', 'alpha', 30, 40000, 30000, 8000, 1`
+	if err := conn.Exec(chx.SyncInsert(context.Background()), insert); err != nil {
+		t.Fatal(err)
+	}
+	n.g.poller.Usage("web-2", "m") // any first use starts a round of asking
+	known, err := n.g.poller.ReadUsage(context.Background(), "web")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if u := known["m"]; u == nil || !u.Combined.Enough() || u.Combined.HitRate() != .75 || u.ByProvider["alpha"].OutputRatio() != .2 {
+		t.Errorf("usage %+v", known["m"])
+	}
+}
+
+func adminAnswers(t *testing.T, n *node, conn *chx.Conn) {
+	t.Helper()
+	if r := n.do("GET", n.admin+"/admin/v1/decisions/nobody", ""); r.status != 404 || r.at("error.code") != "not_found" {
+		t.Errorf("%d %s", r.status, r.body)
+	}
+	if err := conn.Exec(chx.SyncInsert(context.Background()), "INSERT INTO refusals (event_id, request_id, error_code, at) VALUES ('01a22e4e-3820-795d-b987-35e3dd05fa15', 'r-1', 'not_allowed', now64(3))"); err != nil {
+		t.Fatal(err)
+	}
+	if r := n.do("GET", n.admin+"/admin/v1/decisions/r-1", ""); r.status != 200 || r.at("refusals.0.error_code") != "not_allowed" {
+		t.Errorf("%d %s", r.status, r.body)
+	}
+	r := n.do("GET", n.admin+"/admin/v1/health", "")
+	if r.at("ready") != true || r.at("keys.0.provider") != "alpha" || r.at("keys.0.state") != "ready" || r.at("snapshot_id") != "s-2" {
+		t.Errorf("%d %s", r.status, r.body)
+	}
+	if r := n.do("GET", n.admin+"/metrics", ""); r.status != 200 || !strings.Contains(r.body, `turnout_gateway_requests_total{route="chat",status="200"}`) {
+		t.Errorf("%d %s", r.status, r.body)
+	}
 }

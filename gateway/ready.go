@@ -23,6 +23,7 @@ const (
 	profileTTL     = 2 * time.Hour
 	profileRenewal = 30 * time.Minute
 	startRetry     = 2 * time.Second
+	engineTimeout  = 10 * time.Second // a server that was stopped without closing holds a call for ever
 )
 
 // Ready returns every reason why the node should get no requests; none: it is ready. ClickHouse is
@@ -73,7 +74,9 @@ func (g *Gateway) greet(ctx context.Context) {
 		g.log.Error("Kafka cannot be reached, trying on; the node is not ready until the state and configuration topics were read once",
 			"brokers", strings.Join(g.cfg.Kafka.Brokers, ","), "error", err)
 	}
-	if err := g.ch.Ping(ctx); err != nil && ctx.Err() == nil {
+	patient, cancel := context.WithTimeout(ctx, engineTimeout)
+	defer cancel()
+	if err := g.ch.Ping(patient); err != nil && ctx.Err() == nil {
 		g.log.Error("ClickHouse cannot be reached, trying on; until then routing has no snapshot",
 			"addr", strings.Join(g.cfg.ClickHouse.Addr, ","), "error", err)
 	}
@@ -121,12 +124,19 @@ func (g *Gateway) readConfigOnce(ctx context.Context) (records int, err error) {
 	return records, nil
 }
 
-// publishProfiles tells the processor which metrics histories the projects use.
-func (g *Gateway) publishProfiles(ctx context.Context) {
+// tellOthers tells the processor which metrics histories the projects use, and writes down what the
+// versions of configurations and prices stand for.
+func (g *Gateway) tellOthers(ctx context.Context) {
 	published := map[string]time.Time{}
+	versions := versions{ch: g.ch, written: map[string]bool{}}
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
+		patient, cancel := context.WithTimeout(ctx, engineTimeout)
+		if err := versions.keep(patient, g.tenants.Current()); err != nil && ctx.Err() == nil {
+			g.log.Debug("versions not written down yet, trying on", "error", err)
+		}
+		cancel()
 		var due []state.Profile
 		now := time.Now()
 		for _, p := range g.profiles() {

@@ -93,8 +93,18 @@ func (r *run) startEvent(at step, use state.Use, began time.Time) *attempt.Event
 		e.OriginalUptime = number(d.OriginalUptime)
 	}
 	if len(r.calls) == 0 {
-		r.seen = r.first.Considered(&r.in, nil)
+		if r.redecided {
+			d, e.Redecided = &r.next, true
+		}
+		r.seen = d.Considered(&r.in, nil)
 		e.Considered, e.ConsideredTotal = r.seen, len(r.in.Candidates)
+		e.MaxTokens, e.Traits = f.MaxTokens, r.traits(r.plan.model.ReasoningBound, "")
+		e.ExplorationRate = r.d.cfg.Exploration
+		remembered := r.in.State.Pin
+		if r.session == "" {
+			remembered = r.in.State.Preferred
+		}
+		e.RememberedProvider, e.RememberedRegion = remembered.Provider, remembered.Region
 		if d.Reason == routing.RandomExploration || d.Propensity < 1 {
 			e.Draw = number(d.Draw)
 		}
@@ -103,6 +113,30 @@ func (r *run) startEvent(at step, use state.Use, began time.Time) *attempt.Event
 		}
 	}
 	return e
+}
+
+// traits are what else of the request and its model a decision depends on.
+func (r *run) traits(bound bool, tier string) []string {
+	q := &r.in.Request
+	if q.Needs == 0 && !q.Strict && !bound && !q.ImageOutput && !q.NoReasoning && q.Effort == routing.EffortUnset && tier == "" {
+		return nil
+	}
+	var out []string
+	add := func(on bool, trait string) {
+		if on {
+			out = append(out, trait)
+		}
+	}
+	add(q.Strict, attempt.TraitStrict)
+	add(bound, attempt.TraitReasoningBound)
+	add(q.ImageOutput, attempt.TraitImageOutput)
+	add(q.NoReasoning, attempt.TraitNoReasoning)
+	add(q.Effort != routing.EffortUnset, attempt.TraitEffort+r.facts.ReasoningEffort)
+	add(tier != "", attempt.TraitServiceTier+tier)
+	for _, c := range capabilityWords {
+		add(q.Needs&capabilityBits[c] != 0, c)
+	}
+	return out
 }
 
 func number(v float64) *float64 {

@@ -232,6 +232,7 @@ func (r *run) other(from step, larger int64) (step, bool) {
 	}
 	r.retry.Tried[from.leg] |= from.kind
 	r.retry.LargerContext = larger
+	r.redecided = len(r.calls) == 0
 	for range 2 * len(r.in.Candidates) {
 		if !routing.Next(&r.in, &r.retry, &r.next) {
 			return step{}, false
@@ -361,11 +362,14 @@ func (r *run) lost(ctx context.Context, last *llm.Error) {
 			Message: "the gateway is shutting down; send the request again"}, r.extra())
 		return
 	}
+	if last.Class == attempt.Canceled {
+		return // nobody is there to be told
+	}
 	if last.Class == attempt.ContentFilter {
 		r.filtered()
 		return
 	}
-	if wait, all := r.allLimited(); all && last.Class != attempt.Canceled {
+	if wait, all := r.allLimited(); all {
 		r.reply.Fail(&llm.APIError{Status: http.StatusTooManyRequests, Type: "rate_limit_error", Code: "all_providers_limited", RetryAfter: wait,
 			Message: "every provider that could serve the request limits our rate; try again after the time named in Retry-After"}, r.extra())
 		return

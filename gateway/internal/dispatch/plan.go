@@ -256,6 +256,12 @@ var capabilityBits = map[string]routing.Capability{
 	resource.CapWebSearch: routing.WebSearch, resource.CapAssistantPrefill: routing.AssistantPrefill, resource.CapSafeguards: routing.Safeguards,
 }
 
+// capabilityWords are the capabilities in the order in which they are checked.
+var capabilityWords = [...]string{
+	resource.CapVision, resource.CapAudio, resource.CapDocuments, resource.CapTools, resource.CapToolChoice, resource.CapJSONObject,
+	resource.CapJSONSchema, resource.CapReasoning, resource.CapN, resource.CapWebSearch, resource.CapAssistantPrefill, resource.CapSafeguards,
+}
+
 func capabilities(words []string) routing.Capability {
 	if words == nil {
 		return routing.EveryCapability

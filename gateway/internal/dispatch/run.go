@@ -41,9 +41,11 @@ type run struct {
 	in      routing.Input
 	first   routing.Decision // the first attempt's
 	next    routing.Decision // a later attempt's
-	retry   routing.Retry
-	options options              // auto: what the other models would have been
-	seen    []attempt.Considered // what the first decision saw; the log's too, so never changed
+	// redecided: the first choice could not be called after all, so that next is the first attempt's.
+	redecided bool
+	retry     routing.Retry
+	options   options              // auto: what the other models would have been
+	seen      []attempt.Considered // what the first decision saw; the log's too, so never changed
 
 	deadline time.Time // of the whole request; attempts and waits are cut to it, which is cheaper than a context of its own
 	calls    []call    // made so far
@@ -194,6 +196,7 @@ func (r *run) refuse(failed *llm.APIError) {
 		SessionHash: r.session, RequestedModel: cut(r.facts.Model, 256), RequestedProvider: r.resolved.Provider, Endpoint: r.req.Endpoint,
 		Stream: r.facts.Stream, PromptTokensEstimate: r.facts.PromptTokens(), Strategy: r.strategy,
 		ConfigVersion: r.access.Project.ConfigVersion, PriceVersion: r.view.PriceVersion,
+		MaxTokens: r.facts.MaxTokens, Traits: r.traits(r.plan != nil && r.plan.model.ReasoningBound, r.in.Request.ServiceTier), NoFallback: r.noFall,
 		At: r.d.metrics.Now().UTC(), StatusCode: failed.Status, ErrorCode: failed.Code,
 	}
 	if r.reading != nil {

@@ -71,7 +71,7 @@ func (a *API) readAll(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	// Room for what was promised, but no more than has come: a promise costs nothing.
 	buf := make([]byte, 0, min(size+1, 256<<10))
 	for {
-		if err := rc.SetReadDeadline(time.Now().Add(bodySilence)); err != nil {
+		if err := rc.SetReadDeadline(time.Now().Add(a.cfg.Limits.Body)); err != nil {
 			return nil, err
 		}
 		if len(buf) == cap(buf) {
@@ -95,6 +95,9 @@ func (a *API) readAll(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 func (a *API) inflate(encoding string, z io.Reader) ([]byte, *llm.APIError) {
 	var out bytes.Buffer
 	n, err := io.Copy(&out, io.LimitReader(z, a.cfg.MaxBodyBytes+1))
+	if errors.Is(err, zstd.ErrDecoderSizeExceeded) || errors.Is(err, zstd.ErrWindowSizeExceeded) {
+		return nil, a.tooLarge()
+	}
 	if err != nil {
 		return nil, badEncoding(encoding, err)
 	}
@@ -110,7 +113,7 @@ func (a *API) readError(err error) *llm.APIError {
 		return a.tooLarge()
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return &llm.APIError{Status: http.StatusRequestTimeout, Type: "timeout_error", Code: "timeout",
-			Message: "no byte of the request's body came for 60 s; send it again, or look at the network in between"}
+			Message: fmt.Sprintf("no byte of the request's body came for %s; send it again, or look at the network in between", a.cfg.Limits.Body)}
 	}
 	return invalid(http.StatusBadRequest, "invalid_json", "the request's body ended before it was complete; send it again")
 }

@@ -32,16 +32,23 @@ func (a *API) chat(c echo.Context) error {
 		w.Header().Set("Connection", "close")
 		return failed
 	}
-	reply := newReply(w, a.cfg.HeartbeatAfter, a.cfg.HeartbeatEvery, began)
+	reply := newReply(w, &a.cfg, began)
 	req := dispatch.Request{
 		ID: id, Endpoint: attempt.EndpointChat, Token: token(r.Header), Header: r.Header, Body: body, ReadAt: time.Now(),
 		Explain: r.Header.Get("X-Turnout-Explain") == "true", Quiet: r.Header.Get("X-Turnout-Metadata") == "off",
 	}
 	defer reply.end() // also when Serve panics: no heartbeat may outlive the handler
 	a.dispatch.Serve(r.Context(), &req, reply)
-	a.cfg.Observe("chat", w.Status, time.Since(began))
+	status := w.Status
+	if !w.Committed {
+		status = statusGone
+	}
+	a.cfg.Observe("chat", status, time.Since(began))
 	return nil
 }
+
+// statusGone counts requests whose client left before there was an answer.
+const statusGone = 499
 
 // token takes what OpenAI's clients send and what Anthropic's do.
 func token(h http.Header) string {

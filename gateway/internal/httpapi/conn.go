@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 )
 
-const slowHeaderBody = `{"error":{"message":"the request's header did not arrive within 10 s; send it again, or look at the network in between","type":"timeout_error","param":null,"code":"timeout"}}`
+const slowHeaderBody = `{"error":{"message":"the request's header did not arrive in time; send it again, or look at the network in between","type":"timeout_error","param":null,"code":"timeout"}}`
 
 var slowHeader = []byte("HTTP/1.1 408 Request Timeout\r\nContent-Type: application/json\r\nContent-Length: " +
 	strconv.Itoa(len(slowHeaderBody)) + "\r\nConnection: close\r\n\r\n" + slowHeaderBody)

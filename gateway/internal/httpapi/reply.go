@@ -30,8 +30,7 @@ var heartbeat = []byte(": waiting for the provider\n\n")
 type reply struct {
 	w     *echo.Response
 	rc    *http.ResponseController
-	after time.Duration
-	every time.Duration
+	cfg   *Config
 	began time.Time
 
 	route [3]string // values of headers, which net/http wants as slices
@@ -43,8 +42,8 @@ type reply struct {
 	beat      *time.Timer
 }
 
-func newReply(w *echo.Response, after, every time.Duration, began time.Time) *reply {
-	return &reply{w: w, rc: http.NewResponseController(w.Writer), after: after, every: every, began: began}
+func newReply(w *echo.Response, cfg *Config, began time.Time) *reply {
+	return &reply{w: w, rc: http.NewResponseController(w.Writer), cfg: cfg, began: began}
 }
 
 func (r *reply) Route(provider, model string, attempts int) {
@@ -63,7 +62,7 @@ func (r *reply) Route(provider, model string, attempts int) {
 func (r *reply) Streaming() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.beat = time.AfterFunc(max(r.after-time.Since(r.began), 0), r.pulse)
+	r.beat = time.AfterFunc(max(r.cfg.HeartbeatAfter-time.Since(r.began), 0), r.pulse)
 }
 
 func (r *reply) pulse() {
@@ -75,7 +74,7 @@ func (r *reply) pulse() {
 	r.commit()
 	// A client that is gone or stuck is noticed by the request's context or by the next write.
 	if r.write(heartbeat) == nil && r.rc.Flush() == nil {
-		r.beat.Reset(r.every)
+		r.beat.Reset(r.cfg.HeartbeatEvery)
 	}
 }
 
@@ -145,7 +144,7 @@ func (r *reply) Fail(e *llm.APIError, extra []byte) {
 	defer r.mu.Unlock()
 	r.hush()
 	if !r.committed {
-		_ = r.rc.SetWriteDeadline(time.Now().Add(clientSilence))
+		_ = r.rc.SetWriteDeadline(time.Now().Add(r.cfg.Limits.Client))
 		writeError(r.w, e, extra)
 		return
 	}
@@ -159,7 +158,7 @@ func (r *reply) Fail(e *llm.APIError, extra []byte) {
 func (r *reply) write(p []byte) error {
 	for len(p) > 0 {
 		n := min(len(p), writePiece)
-		if err := r.rc.SetWriteDeadline(time.Now().Add(clientSilence)); err != nil {
+		if err := r.rc.SetWriteDeadline(time.Now().Add(r.cfg.Limits.Client)); err != nil {
 			return err
 		}
 		if _, err := r.w.Write(p[:n]); err != nil {

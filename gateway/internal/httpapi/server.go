@@ -17,14 +17,22 @@ import (
 	"turnout/gateway/llm"
 )
 
-// Limits of the surface that are no settings (api.md).
 const (
-	headerTimeout = 10 * time.Second
-	bodySilence   = 60 * time.Second // a body without a byte for so long: 408
-	clientSilence = 60 * time.Second // a client that takes nothing for so long is gone
-	idleTimeout   = 3 * time.Minute
-	maxHeader     = 64 << 10
+	idleTimeout = 3 * time.Minute
+	maxHeader   = 64 << 10
 )
+
+// Limits are how long a client may take; they are no settings (api.md).
+type Limits struct {
+	Header time.Duration // for the request's header: 408
+	Body   time.Duration // without a byte of the body: 408
+	Client time.Duration // without taking a byte of the answer: the client is gone
+}
+
+// DefaultLimits are those of api.md.
+func DefaultLimits() Limits {
+	return Limits{Header: 10 * time.Second, Body: 60 * time.Second, Client: 60 * time.Second}
+}
 
 // Dispatcher serves requests.
 type Dispatcher interface {
@@ -37,6 +45,7 @@ type Dispatcher interface {
 
 // Config of the surface.
 type Config struct {
+	Limits         Limits
 	MaxBodyBytes   int64
 	MaxInFlight    int
 	HeartbeatAfter time.Duration
@@ -70,7 +79,7 @@ func New(cfg Config, d Dispatcher) (*API, *http.Server) {
 	e.GET("/readyz", a.ready)
 	e.GET("/", a.root)
 	e.HEAD("/", a.root)
-	return a, newServer(e, cfg.Log)
+	return a, newServer(e, cfg.Limits.Header, cfg.Log)
 }
 
 // InFlight is how many requests are being served.
@@ -88,10 +97,10 @@ type discard struct{}
 
 func (discard) Write(p []byte) (int, error) { return len(p), nil }
 
-func newServer(h http.Handler, log *slog.Logger) *http.Server {
+func newServer(h http.Handler, header time.Duration, log *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler:           h,
-		ReadHeaderTimeout: headerTimeout,
+		ReadHeaderTimeout: header,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),

@@ -65,7 +65,7 @@ func (p *Poller) askUsage(ctx context.Context) {
 				return ctx.Err() == nil
 			}
 			u.asked.Store(now)
-			known, err := p.readUsage(ctx, id.(string))
+			known, err := p.ReadUsage(ctx, id.(string))
 			if err != nil {
 				// The last known stays, else the workload's defaults.
 				p.log.Debug("asking for usage failed", "project", id, "error", err)
@@ -83,7 +83,8 @@ func (p *Poller) askUsage(ctx context.Context) {
 	}
 }
 
-func (p *Poller) readUsage(ctx context.Context, project string) (map[string]*Usage, error) {
+// ReadUsage asks for what a project used of each model in the last 24 hours.
+func (p *Poller) ReadUsage(ctx context.Context, project string) (map[string]*Usage, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	rows, err := p.conn.Query(ctx, selectUsage, project)
