@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"turnout/internal/kafkax"
 	"turnout/internal/testkit/chtest"
 	"turnout/internal/testkit/kafkatest"
@@ -338,4 +340,33 @@ func TestRefusalsAndConfigurationAreCopied(t *testing.T) {
 	if n := w.number("count() FROM config_audit FINAL WHERE kind = 'project' AND id = 'acme' AND deleted"); n != 1 {
 		t.Errorf("%d deletions", n)
 	}
+}
+
+// A spool that drains after an outage marks everything it sends.
+func TestADrainedSpoolIsLookedUpInBulk(t *testing.T) {
+	w := newWorld(t, 2)
+	rng := rand.New(rand.NewPCG(25, 26))
+	var records []kafkax.Record
+	for range 12_000 {
+		records = append(records, record(event(rng, time.Now().Add(-time.Duration(rng.IntN(600))*time.Second)), true))
+	}
+	w.write(records...)
+	w.write(records[:8000]...)
+	w.run()
+	w.caughtUp(30 * time.Second)
+	if n := w.unique(); n != 12_000 {
+		t.Errorf("%d rows for 12000 events", n)
+	}
+	w.verified()
+}
+
+func TestNothingIsLeftRunning(t *testing.T) {
+	w := newWorld(t, 2)
+	w.writeEvents(rand.New(rand.NewPCG(27, 28)), 50)
+	w.unique() // opens the test's own connections
+	before := goleak.IgnoreCurrent()
+	_, stop := w.run()
+	w.caughtUp(20 * time.Second)
+	stop()
+	goleak.VerifyNone(t, before)
 }
