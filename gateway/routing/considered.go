@@ -7,6 +7,13 @@ import (
 	"turnout/schemas/attempt"
 )
 
+// Why the keys of a candidate could not be used, as it is stored.
+const (
+	causeErrors     = "errors"
+	causeRateLimit  = "rate_limit"
+	causeInvalidKey = "invalid_key"
+)
+
 // maxConsidered bounds how many candidates an event holds.
 const maxConsidered = 32
 
@@ -27,11 +34,13 @@ func (d *Decision) Considered(in *Input, to []attempt.Considered) []attempt.Cons
 func (d *Decision) considered(in *Input, i int) attempt.Considered {
 	c := &in.Candidates[i]
 	out := attempt.Considered{Provider: c.Provider, Region: c.Region, ExcludedCode: d.codes[i].String()}
-	if c.Cooling != NotCooling {
-		out.CooldownCause, out.CooldownEndsMS = "errors", c.CooldownEndsMS
-		if c.Cooling == CoolingRateLimit {
-			out.CooldownCause = "rate_limit"
-		}
+	switch {
+	case c.Cooling == CoolingErrors:
+		out.CooldownCause, out.CooldownEndsMS = causeErrors, c.CooldownEndsMS
+	case c.Cooling == CoolingRateLimit:
+		out.CooldownCause, out.CooldownEndsMS = causeRateLimit, c.CooldownEndsMS
+	case d.codes[i] == CodeNoProviderKey && c.KeysRemoved&in.Mode.keys() != 0:
+		out.CooldownCause = causeInvalidKey
 	}
 	s := d.scoreOf(i)
 	switch {
@@ -126,8 +135,13 @@ func (d *Decision) most(leads func(a, b *Scored) bool) int {
 }
 
 // Recorded appends the candidates of a recorded decision, so that Decide on the same request and
-// configuration comes to the same choice. It holds for decisions that kept all their candidates.
-func Recorded(considered []attempt.Considered, explicitProvider bool, to []Candidate) []Candidate {
+// configuration comes to the same choice, or the same error if there was none. It holds for decisions
+// that kept all their candidates. What filtered them is not recorded, its verdict is: the request's
+// needs, region, service tier and answer length are to be left out.
+//
+// originalUptime is the decision's, nil if it had none: who gave way for that uptime is chosen first
+// again. The mode is to be ModePlatform, since whose keys serve is part of the verdict.
+func Recorded(considered []attempt.Considered, originalUptime *float64, to []Candidate) []Candidate {
 	for i := range considered {
 		was := &considered[i]
 		c := Candidate{
@@ -135,8 +149,15 @@ func Recorded(considered []attempt.Considered, explicitProvider bool, to []Candi
 			RankingPrice: was.Price, CacheSupported: was.CacheSupported, Priority: was.Priority,
 			Capabilities: EveryCapability, Credentials: Platform | BYOK, Dropped: ParseCode(was.ExcludedCode),
 		}
-		if c.Dropped == CodeLowUptime && explicitProvider {
-			c.Dropped = Eligible // it was chosen first, and gives way again
+		if c.Dropped == CodeLowUptime && originalUptime != nil && was.Uptime != nil && *was.Uptime <= *originalUptime {
+			c.Dropped = Eligible
+		}
+		c.Deactivated = c.Dropped == CodeDeactivated
+		if c.Dropped == CodeCooldown {
+			c.CooldownEndsMS = was.CooldownEndsMS
+		}
+		if was.CooldownCause == causeInvalidKey {
+			c.KeysRemoved = Platform | BYOK
 		}
 		restore(&c.Metrics, KnownUptime, &c.Metrics.Uptime, was.Uptime)
 		restore(&c.Metrics, KnownThroughput, &c.Metrics.Throughput, was.Throughput)

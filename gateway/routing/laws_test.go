@@ -305,16 +305,17 @@ func TestLawRecordedDecidesAgain(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := drawInput(t)
 		in.Request.Draw = nil
-		if in.Mode == ModeHybrid && in.Request.Provider != "" {
-			in.Mode = ModePlatform
-		}
 		d := decideNew(in)
 		again := *in
 		again.Mode = ModePlatform
-		again.Candidates = Recorded(d.Considered(in, nil), in.Request.Provider != "", nil)
+		var original *float64
+		if d.OriginalUptimeKnown {
+			original = &d.OriginalUptime
+		}
+		again.Candidates = Recorded(d.Considered(in, nil), original, nil)
 		again.Request.Needs = 0
 		b := decideNew(&again)
-		if d.Selected != b.Selected || d.Reason != b.Reason || d.Propensity != b.Propensity || d.Error.Code != b.Error.Code && d.Error.Code != ErrProvidersUnavailable && d.Error.Code != ErrModelRetired {
+		if d.Selected != b.Selected || d.Reason != b.Reason || d.Propensity != b.Propensity || d.Error.Code != b.Error.Code {
 			t.Errorf("%s was %s", brief(&again, b), brief(in, d))
 		}
 		for i := range d.Scores {
