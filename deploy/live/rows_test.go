@@ -37,7 +37,7 @@ func TestObservedRatesReplaceTheDefaults(t *testing.T) {
 	second := s.gateway("second")
 	for range 2 {
 		second.goes("plain", "", ask{tokens: 6000}) // the 18th and 19th
-		time.Sleep(300 * time.Millisecond)                        // the answer to the first one's question is there
+		time.Sleep(300 * time.Millisecond)          // the answer to the first one's question is there
 	}
 	s.awaitUsage("main", 19)
 	third := s.gateway("third")
@@ -165,10 +165,16 @@ func within(t *testing.T, what string, got, n int, p float64) {
 	}
 }
 
+// explorations is how many requests exploration is measured on.
+const explorations = 20_000
+
 // TestExploration measures one in a hundred on all the requests of a load, by the rows they left.
 func TestExploration(t *testing.T) {
 	hosts := []host{{id: "a", input: "2", output: "4"}, {id: "b"}, {id: "c", input: "3", output: "6"}, {id: "d", input: "4", output: "8"}}
-	s := newStack(t, setup{hosts: hosts, projects: map[string]string{"sessions": "{}", "priced": "{}", "everything": "{thresholds: {exploration_rate: 1}}"}}, true)
+	// How fast an answer of one token comes is noise: without it the choice is the cheapest, b.
+	const byPrice = "weights: {throughput: 0, latency: 0}"
+	s := newStack(t, setup{hosts: hosts, routing: "{" + byPrice + "}", projects: map[string]string{
+		"sessions": "{" + byPrice + "}", "priced": "{}", "everything": "{thresholds: {exploration_rate: 1}}"}}, true)
 	n := s.gateway("g")
 	drive := func(project, model string, requests int, session bool) {
 		t.Helper()
@@ -189,8 +195,7 @@ func TestExploration(t *testing.T) {
 	drive("priced", "m:cheap", 300, false)
 	drive("everything", "b/m", 300, false)
 
-	// All answer alike and b is the cheapest: the choice without exploration is b, the others are the
-	// explored. Those that explored and picked b anyway are told by their reason.
+	// Requests that explored and picked the usual choice b all the same are told by their reason.
 	explored, others := 0, map[string]int{}
 	inverse := map[string]float64{}
 	for _, g := range s.groups("main", explorations) {

@@ -9,40 +9,74 @@ import (
 	"turnout/schemas/resource"
 )
 
-// FuzzDecide: whatever is read either is refused in one line or decides, twice the same, with every
-// mapping scored or excluded and with numbers that JSON can hold.
-func FuzzDecide(f *testing.F) {
+// FuzzScenario: whatever bytes are read either are refused in one line or decide as they should.
+func FuzzScenario(f *testing.F) {
 	for _, v := range loadVectors(f).Cases {
 		f.Add([]byte(v.Scenario))
 	}
-	f.Fuzz(func(t *testing.T, scenario []byte) {
-		answer, err := Decide(scenario)
-		if err != nil {
-			if strings.Contains(err.Error(), "\n") || err.Error() == "" {
-				t.Errorf("not one line: %q", err)
-			}
-			return
-		}
-		again, err := Decide(scenario)
-		if err != nil || string(again) != string(answer) {
-			t.Fatalf("decided otherwise the second time: %v", err)
-		}
-		var out output
-		if err := json.Unmarshal(answer, &out); err != nil {
-			t.Fatal(err)
-		}
-		if (out.Selected == nil) != (out.Error != nil) {
-			t.Errorf("selected %v, error %v", out.Selected, out.Error)
-		}
-		if s, err := read(scenario); err == nil && (out.Error == nil || out.Error.Code != "invalid_value" && out.Error.Code != "unknown_region") {
-			if n := len(out.Scores) + len(out.Excluded); n != len(s.input.Candidates) {
-				t.Errorf("%d mappings, %d accounted for", len(s.input.Candidates), n)
-			}
-		}
-		if !(out.Propensity > 0 && out.Propensity <= 1) {
-			t.Errorf("propensity %v", out.Propensity)
-		}
+	f.Fuzz(func(t *testing.T, scenario []byte) { sound(t, scenario) })
+}
+
+// FuzzDecide changes the conformance vectors: fields are added, left out and given other values, and
+// mappings are repeated, exchanged and left out, so that most of what comes out can be decided.
+func FuzzDecide(f *testing.F) {
+	cases := loadVectors(f).Cases
+	m := newMutator(f, cases)
+	for i := range cases {
+		f.Add(uint16(i), []byte{})
+		f.Add(uint16(i), []byte{byte(i), 1, 7, byte(3 * i), 0, 9, byte(5 * i), 2, 11})
+	}
+	f.Fuzz(func(t *testing.T, vector uint16, changes []byte) {
+		sound(t, m.change(cases[int(vector)%len(cases)].Scenario, changes))
 	})
+}
+
+// sound decides a scenario: refused in one line, or twice the same, with every mapping scored or
+// excluded and with numbers that JSON can hold.
+func sound(t *testing.T, scenario []byte) {
+	answer, err := Decide(scenario)
+	if err != nil {
+		if strings.Contains(err.Error(), "\n") || err.Error() == "" {
+			t.Errorf("not one line: %q", err)
+		}
+		return
+	}
+	again, err := Decide(scenario)
+	if err != nil || string(again) != string(answer) {
+		t.Fatalf("decided otherwise the second time: %v", err)
+	}
+	var out output
+	if err := json.Unmarshal(answer, &out); err != nil {
+		t.Fatal(err)
+	}
+	if (out.Selected == nil) != (out.Error != nil) {
+		t.Errorf("selected %v, error %v", out.Selected, out.Error)
+	}
+	if s, err := read(scenario); err == nil && (out.Error == nil || out.Error.Code != "invalid_value" && out.Error.Code != "unknown_region") {
+		if n := len(out.Scores) + len(out.Excluded); n != len(s.input.Candidates) {
+			t.Errorf("%d mappings, %d accounted for", len(s.input.Candidates), n)
+		}
+	}
+	if !(out.Propensity > 0 && out.Propensity <= 1) {
+		t.Errorf("propensity %v", out.Propensity)
+	}
+	scored := map[where]bool{}
+	for _, s := range out.Scores {
+		scored[s.where] = true
+		c := s.Contributions
+		sum := c.Price + c.Uptime + c.Throughput + c.Latency + c.Cache + c.Priority + c.UptimePenalty
+		if math.Abs(sum-s.Score) > 1e-9*max(1, math.Abs(s.Score)) {
+			t.Errorf("%v scored %v, its contributions sum to %v", s.where, s.Score, sum)
+		}
+	}
+	if out.Selected != nil && !scored[*out.Selected] {
+		t.Errorf("%v was selected and not scored", *out.Selected)
+	}
+	for _, x := range out.Excluded {
+		if scored[x.where] || x.Code == "" {
+			t.Errorf("%v was excluded (%q) and scored", x.where, x.Code)
+		}
+	}
 }
 
 // FuzzConfig: a configuration is refused with a path below its own, or gives numbers in range and

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"flag"
@@ -59,7 +60,6 @@ type options struct {
 	speed    float64
 	requests int
 	speeds   string
-	json     bool
 }
 
 func run(ctx context.Context, args []string, out, progress io.Writer) error {
@@ -96,7 +96,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	if err = errors.Join(err, s.stop()); err != nil {
 		return err
 	}
-	return print(out, results, least)
+	return report(out, results, least)
 }
 
 func readTrace(path string) ([]load.TraceRequest, error) {
@@ -164,9 +164,10 @@ func play(ctx context.Context, s *stack, trace []load.TraceRequest, speed float6
 	return results, errors.Join(failed...)
 }
 
-// print writes the table as Markdown.
-func print(out io.Writer, results []load.Summary, least bounds) error {
-	w := tabwriter.NewWriter(out, 0, 0, 1, ' ', tabwriter.Debug)
+// report writes the table as Markdown.
+func report(out io.Writer, results []load.Summary, least bounds) error {
+	var table bytes.Buffer
+	w := tabwriter.NewWriter(&table, 0, 0, 1, ' ', tabwriter.Debug)
 	random := float64(results[0].CostNanoUSD)
 	line := func(says string, nano, cached float64, where string) {
 		fmt.Fprintf(w, "\t %s\t %.2f\t %.0f %%\t %.1f %%\t %s\t\n", says, nano/1e9, 100*nano/random, 100*cached, where)
@@ -177,7 +178,15 @@ func print(out io.Writer, results []load.Summary, least bounds) error {
 	}
 	line("all at the one that is then cheapest", least.together, least.cachedShare, least.at)
 	line("lower bound", least.least, least.cachedShare, "each request where it is cheapest, every cache as if it had seen all")
-	return w.Flush()
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for l := range strings.Lines(table.String()) {
+		if _, err := io.WriteString(out, strings.TrimLeft(l, " ")); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func shares(r *load.Summary) string {

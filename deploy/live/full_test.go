@@ -1,5 +1,0 @@
-//go:build sdk
-
-package live
-
-const explorations = 20_000
