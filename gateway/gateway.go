@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -49,6 +50,7 @@ type Gateway struct {
 	events   *emit.Log
 	state    *state.Store
 	poller   *poll.Poller
+	versions *versions
 	adapters map[string]provider.Adapter
 	upstream *provider.Transports
 	api      *httpapi.API
@@ -120,6 +122,7 @@ func New(cfg Config, log *slog.Logger, lookup func(string) (string, bool)) (_ *G
 		}
 	}()
 
+	g.versions = newVersions(filepath.Join(filepath.Dir(filepath.Clean(cfg.Spool.Dir)), "versions"), log)
 	if g.tenants, err = tenant.Open(cfg.Resources, tenant.Options{
 		Lookup:   lookup,
 		OnChange: g.resourcesChanged,
@@ -127,6 +130,7 @@ func New(cfg Config, log *slog.Logger, lookup func(string) (string, bool)) (_ *G
 	}); err != nil {
 		return nil, err
 	}
+	g.versions.note(g.tenants.Current())
 	g.reportProblems(g.tenants.Current())
 	if g.kafka, err = kafkax.Open(cfg.Kafka, log); err != nil {
 		return nil, err
@@ -184,7 +188,8 @@ func (g *Gateway) Run(ctx context.Context) error {
 	running.Go(func() { g.state.Run(background, g.kafka) })
 	running.Go(func() { g.poller.Run(background) })
 	running.Go(func() { g.readConfig(background) })
-	running.Go(func() { g.tellOthers(background) })
+	running.Go(func() { g.publishProfiles(background) })
+	running.Go(func() { g.tellVersions(background) })
 	running.Go(func() { g.greet(background) })
 
 	ended := make(chan error, 2)
@@ -284,6 +289,7 @@ func pause(d time.Duration, ended <-chan error) {
 
 func (g *Gateway) resourcesChanged(v *tenant.View) {
 	g.log.Info("resources changed", "models", len(v.Set.Models), "providers", len(v.Set.Providers), "projects", len(v.Set.Projects))
+	g.versions.note(v)
 	g.reportProblems(v)
 }
 

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"math"
 	"net"
@@ -23,6 +22,7 @@ import (
 	"turnout/migrations"
 	"turnout/schemas/resource"
 	"turnout/schemas/snapshot"
+	"turnout/schemas/topic"
 )
 
 // What counts against a provider and what does not, end to end.
@@ -252,7 +252,7 @@ func TestSnapshots(t *testing.T) {
 		t.Errorf("alpha's uptime is %v, want about 60", m.Uptime)
 	}
 
-	storedVersions(t, n, conn)
+	storedVersions(t, n)
 	observedUsage(t, n, conn)
 	adminAnswers(t, n, conn)
 
@@ -306,32 +306,29 @@ func TestKafkaAway(t *testing.T) {
 }
 
 // storedVersions checks that what events name as versions can be read back as it was.
-func storedVersions(t *testing.T, n *node, conn *chx.Conn) {
+func storedVersions(t *testing.T, n *node) {
 	t.Helper()
 	view := n.g.tenants.Current()
 	p, _ := view.Project("web")
-	body := func(table, version string) (s string) {
-		eventually(t, table+" holds "+version, 5*time.Second, func() bool {
-			return conn.QueryRow(context.Background(), "SELECT body FROM "+table+" WHERE version = ?", version).Scan(&s) == nil
+	body := func(key string) (body []byte) {
+		eventually(t, "the configuration topic holds "+key, 5*time.Second, func() bool {
+			body = n.config()[key]
+			return body != nil
 		})
-		return s
+		return body
 	}
-	var config storedConfig
-	if err := json.Unmarshal([]byte(body("routing_configs", p.ConfigVersion)), &config); err != nil {
-		t.Fatal(err)
-	}
-	if !reflect.DeepEqual(config, storedConfig{p.Mode, p.ModelIDs, p.DefaultStrategy, p.Routing}) {
-		t.Errorf("stored %+v", config)
-	}
-	book := body("price_books", view.PriceVersion)
-	if strings.Contains(book, "SECRET") {
-		t.Errorf("the price book names a secret: %s", book)
-	}
-	set, err := resource.Parse(resource.Source{Name: "book.yaml", Data: []byte(book)})
+	config, err := resource.ParseResolved(body(topic.KindRoutingConfig + "/" + p.ConfigVersion))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if set.PriceVersion() != view.PriceVersion {
+	if !reflect.DeepEqual(config, p.Resolved()) {
+		t.Errorf("stored %+v", config)
+	}
+	book, err := resource.ParsePriceBook(body(topic.KindPriceBook + "/" + view.PriceVersion))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if resource.Version(book.Encode()) != view.PriceVersion {
 		t.Error("the stored price book has another version")
 	}
 }

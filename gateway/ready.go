@@ -61,6 +61,9 @@ func (g *Gateway) notes() map[string]any {
 	if offset := g.poller.Offset(); offset.Abs() > clockTolerance {
 		notes["clock"] = fmt.Sprintf("this node's clock is %s from ClickHouse's: check the time service of both", offset.Round(time.Millisecond))
 	}
+	if n := len(g.versions.pending()); n > 0 {
+		notes["versions_waiting"] = n // for Kafka
+	}
 	if err := g.tenants.Err(); err != nil {
 		notes["resources"] = "the files as they are now are refused, the last good ones are served: " + err.Error()
 	}
@@ -83,7 +86,7 @@ func (g *Gateway) greet(ctx context.Context) {
 }
 
 // readConfig reads turnout.config.v1 once: a node that has not is not ready. This version serves
-// from files alone, so it only says what it does not use.
+// from files alone, so it only says what it does not use, and learns which versions were told.
 func (g *Gateway) readConfig(ctx context.Context) {
 	for ctx.Err() == nil {
 		n, err := g.readConfigOnce(ctx)
@@ -118,25 +121,24 @@ func (g *Gateway) readConfigOnce(ctx context.Context) (records int, err error) {
 		if len(batch) == 0 { // what is left was compacted away
 			return records, nil
 		}
-		records += len(batch)
+		for _, r := range batch {
+			if kind, _, _ := strings.Cut(string(r.Key), "/"); kind == topic.KindRoutingConfig || kind == topic.KindPriceBook {
+				g.versions.heard(string(r.Key))
+				continue
+			}
+			records++
+		}
 		next = batch[len(batch)-1].Offset + 1
 	}
 	return records, nil
 }
 
-// tellOthers tells the processor which metrics histories the projects use, and writes down what the
-// versions of configurations and prices stand for.
-func (g *Gateway) tellOthers(ctx context.Context) {
+// publishProfiles tells the processor which metrics histories the projects use.
+func (g *Gateway) publishProfiles(ctx context.Context) {
 	published := map[string]time.Time{}
-	versions := versions{ch: g.ch, written: map[string]bool{}}
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
-		patient, cancel := context.WithTimeout(ctx, engineTimeout)
-		if err := versions.keep(patient, g.tenants.Current()); err != nil && ctx.Err() == nil {
-			g.log.Debug("versions not written down yet, trying on", "error", err)
-		}
-		cancel()
 		var due []state.Profile
 		now := time.Now()
 		for _, p := range g.profiles() {

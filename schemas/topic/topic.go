@@ -12,6 +12,13 @@ const (
 	DeadLetter = "turnout.attempts.v1.dlq" // what could not be folded, with its cause in headers
 )
 
+// Kinds of records of the configuration topic that are no resources but what events name by version:
+// the id is the version, and the body stands in the field body.
+const (
+	KindRoutingConfig = "routing_config"
+	KindPriceBook     = "price_book"
+)
+
 // CloudEvents 1.0 in binary mode, and ours.
 const (
 	HeaderSpecVersion = "ce_specversion"

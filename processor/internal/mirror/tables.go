@@ -41,13 +41,6 @@ func refusal(r *kafkax.Record) ([][]any, error) {
 	}}, nil
 }
 
-// Kinds of configuration records that are not resources but what events name by their hash. The id is
-// that hash and the body stands in the field body.
-const (
-	KindRoutingConfig = "routing_config"
-	KindPriceBook     = "price_book"
-)
-
 // Config copies turnout.config.v1 into config_audit, and resolved configurations into their tables.
 // A record is JSON with kind and id; its key is kind/id. One without a value is a deletion.
 var Config = Table{
@@ -78,9 +71,9 @@ func configuration(r *kafkax.Record) ([][]any, error) {
 		}
 		out := make([][]any, 3)
 		switch kind {
-		case KindRoutingConfig:
+		case topic.KindRoutingConfig:
 			out[0] = []any{id, string(named.Body)}
-		case KindPriceBook:
+		case topic.KindPriceBook:
 			out[1] = []any{id, string(named.Body)}
 		}
 		out[2] = audit(r, kind, id)
