@@ -195,3 +195,25 @@ func ParsePriceBook(data []byte) (*PriceBook, error) {
 	}
 	return b, nil
 }
+
+// DiscountFor is the percentage of the most specific discount that fits a provider and model: one that
+// names both, else the provider, else the model; 0 without any. The first of equals counts.
+func DiscountFor(discounts []Discount, provider, model string) float64 {
+	best, rank := 0.0, -1
+	for _, d := range discounts {
+		if d.Provider != "" && d.Provider != provider || d.Model != "" && d.Model != model {
+			continue
+		}
+		r := 0
+		if d.Model != "" {
+			r++
+		}
+		if d.Provider != "" {
+			r += 2
+		}
+		if r > rank {
+			best, rank = d.Percent, r
+		}
+	}
+	return best
+}

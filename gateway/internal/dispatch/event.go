@@ -106,7 +106,8 @@ func (r *run) startEvent(at step, use state.Use, began time.Time) *attempt.Event
 		}
 		e.RememberedProvider, e.RememberedRegion = remembered.Provider, remembered.Region
 		if d.Reason == routing.RandomExploration || d.Propensity < 1 {
-			e.Draw = number(d.Draw)
+			draw := d.Draw // all its digits: just below the rate must stay below it
+			e.Draw = &draw
 		}
 		if d.CacheRelevant {
 			e.HitRate, e.OutputRatio = number(d.HitRate), number(d.OutputRatio)

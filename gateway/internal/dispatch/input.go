@@ -17,7 +17,7 @@ func (r *run) fillRequest() {
 		ID: r.req.ID, Stream: f.Stream, PromptTokens: f.PromptTokens(), Images: int64(f.Images), MaxTokens: f.MaxTokens,
 		Needs: needs(f), Effort: effortBits[f.ReasoningEffort], NoReasoning: f.NoReasoning, ServiceTier: serviceTier(f.ServiceTier),
 		Session: r.session != "", Coding: r.coding != "", NoFallback: r.noFall,
-		Strategy: strategyOf(r.strategy), StrategyField: f.Routing != "" && r.resolved.Strategy == "",
+		Strategy: strategyOf(r.strategy), StrategyField: f.Routing != "",
 		Provider: r.resolved.Provider, Strict: r.resolved.Strict, Region: r.resolved.Region, AnyModel: r.resolved.Auto,
 	}
 	r.in.Config = &r.access.Project.Routing

@@ -100,7 +100,7 @@ func (p *plans) build(project *tenant.Project, model *catalog.Model) *plan {
 			reasons: slices.Contains(c.Mapping.Capabilities, resource.CapReasoning),
 			schedule: &pricing.Schedule{
 				Price: c.Price, Tiers: c.PriceTiers, ServiceTiers: c.Mapping.ServiceTiers,
-				Discount: discount(project.Organization.Discounts, c.Provider.ID, model.ID),
+				Discount: resource.DiscountFor(project.Organization.Discounts, c.Provider.ID, model.ID),
 			},
 		}
 		t := routing.Candidate{
@@ -180,27 +180,6 @@ func label(c tenant.Credential) string {
 		return "..."
 	}
 	return secret[:4] + "..." + secret[len(secret)-4:]
-}
-
-// discount is the percentage of the most specific discount that fits.
-func discount(ds []resource.Discount, provider, model string) float64 {
-	best, rank := 0.0, -1
-	for _, d := range ds {
-		if d.Provider != "" && d.Provider != provider || d.Model != "" && d.Model != model {
-			continue
-		}
-		r := 0
-		if d.Model != "" {
-			r++
-		}
-		if d.Provider != "" {
-			r += 2
-		}
-		if r > rank {
-			best, rank = d.Percent, r
-		}
-	}
-	return best
 }
 
 func overlay(base, over resource.Timeouts) resource.Timeouts {
