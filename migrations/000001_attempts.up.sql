@@ -7,6 +7,9 @@
 --
 -- considered is kept as the JSON of the event and unfolded when it is read: analysts see an array
 -- of named tuples, and what a decision was made from is kept to the last digit.
+--
+-- Each column of each part that is written has a buffer of max_compress_block_size: with the default of
+-- 1 MiB an insert that falls into many days would take gigabytes.
 CREATE TABLE IF NOT EXISTS attempts
 (
     schema_version            UInt16,
@@ -118,4 +121,4 @@ ENGINE = ReplacingMergeTree(version)
 PARTITION BY toDate(started_at)
 ORDER BY (project_id, started_at, event_id)
 TTL toDateTime(started_at) + toIntervalSecond(7776000)
-SETTINGS ttl_only_drop_parts = 1;
+SETTINGS ttl_only_drop_parts = 1, max_compress_block_size = 131072;
