@@ -259,6 +259,8 @@ func TestTwoAdoptersShareTheWork(t *testing.T) {
 		})
 	}
 	wg.Wait()
+	// One that was closed while it shipped leaves the directory, sent or not, to the next.
+	shipAll(t, cfg.Dir, b)
 	if events := settle(t, b.records()); len(events) != want {
 		t.Errorf("%d events, want %d", len(events), want)
 	}

@@ -116,6 +116,7 @@ func (t Ticket) free() {
 // the log's until OnAck's function had it; nobody may change it any more, nor its Considered since
 // Start. Each ticket is good for one call.
 func (l *Log) Finish(t Ticket, e *attempt.Event) {
+	l.spool.at("called")
 	known := l.spool.claim(t.seq)
 	if known {
 		r := newRecord(kindEnd, t.seq)

@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+
+	"turnout/internal/failpoint"
 )
 
 // Errors of Start.
@@ -75,7 +77,7 @@ type spool struct {
 }
 
 // atPoint is called at named points; tests kill the process there.
-var atPoint = func(name string) {}
+var atPoint = failpoint.Reach
 
 func openSpool(cfg Config, log *slog.Logger, m *metrics) (*spool, error) {
 	dir, err := makeDirectory(cfg.Dir)
