@@ -128,13 +128,16 @@ func TestPoisonIsPutAside(t *testing.T) {
 			for _, h := range r.Headers {
 				headers[h.Key] = string(h.Value)
 			}
-			if headers[topic.HeaderDeadCause] == "" || headers[topic.HeaderDeadPartition] != "0" || headers[topic.HeaderDeadOffset] == "" {
+			if headers[topic.HeaderDeadTopic] != topic.Attempts || headers[topic.HeaderDeadCause] == "" || headers[topic.HeaderDeadPartition] != "0" || headers[topic.HeaderDeadOffset] == "" {
 				t.Errorf("headers: %v", headers)
 			}
 		}
 	}
 	if n := w.number("count() FROM dead_letters FINAL WHERE topic = ?", topic.Attempts); n != int64(len(records)) {
 		t.Errorf("%d rows in dead_letters", n)
+	}
+	if n := w.number("count() FROM dead_letters FINAL WHERE value_bytes > 1000000 AND length(value) < value_bytes"); n != 1 {
+		t.Errorf("%d cut values", n)
 	}
 	var cause string
 	if err := w.conn.QueryRow(t.Context(), "SELECT cause FROM dead_letters WHERE position(value, 'poison') > 0").Scan(&cause); err != nil || !strings.Contains(cause, "poison") {

@@ -33,6 +33,7 @@ const (
 	HeaderReplayed = "turnout-replayed"
 	// Dead letters say where they come from and why.
 	HeaderDeadCause     = "turnout-dead-cause"
+	HeaderDeadTopic     = "turnout-dead-topic"
 	HeaderDeadPartition = "turnout-dead-partition"
 	HeaderDeadOffset    = "turnout-dead-offset"
 )

@@ -69,6 +69,7 @@ func record(letter Letter) kafkax.Record {
 	s := letter.Source
 	headers := append(slices.Clone(s.Headers),
 		kafkax.Header{Key: topic.HeaderDeadCause, Value: []byte(letter.Cause)},
+		kafkax.Header{Key: topic.HeaderDeadTopic, Value: []byte(s.Topic)},
 		kafkax.Header{Key: topic.HeaderDeadPartition, Value: []byte(strconv.Itoa(s.Partition))},
 		kafkax.Header{Key: topic.HeaderDeadOffset, Value: []byte(strconv.FormatInt(s.Offset, 10))})
 	return kafkax.Record{Key: s.Key, Value: s.Value[:min(len(s.Value), maxValue)], Headers: headers, Time: s.Time}
