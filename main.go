@@ -21,6 +21,7 @@ import (
 	"turnout/gateway"
 	"turnout/gateway/catalogcmd"
 	"turnout/gateway/decide"
+	"turnout/gateway/explain"
 	"turnout/gateway/spoolcmd"
 	"turnout/internal/config"
 	"turnout/internal/lifecycle"
@@ -88,6 +89,7 @@ func commands() []command {
 		{"processor", "fold events into rows, metrics and snapshots", with(processor.Main)},
 		{"analytics", "serve, or ask: savings, cost, health, retries, cache", with(analytics.Main)},
 		{"decide", "one routing decision, on paper: a scenario on stdin", decide.Main},
+		{"explain", "why a request went where it went, and whether it would again", with(explain.Main)},
 		{"migrate", "bring the ClickHouse schema up to date, once", with(migrations.Main)},
 		{"topics", "create the Kafka topics, once; or list them", with(topics.Main)},
 		{"catalog", "import, check or list models and providers", func(ctx context.Context, env lifecycle.Env) error { return catalogcmd.Main(ctx, env, catalog.Files()) }},

@@ -2,13 +2,11 @@ package gateway
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
-	"reflect"
+	"errors"
 	"sort"
-	"strings"
 	"time"
 
+	"turnout/gateway/explain"
 	"turnout/gateway/internal/httpapi"
 	"turnout/gateway/internal/state"
 )
@@ -59,54 +57,13 @@ func (a *admin) Health() any {
 	return out
 }
 
-// Decision reads what is stored of a request: its attempts, or its refusal.
+// Decision explains a request from what is stored of it.
 func (a *admin) Decision(ctx context.Context, requestID string) (any, error) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, engineTimeout)
 	defer cancel()
-	attempts, err := a.rows(ctx, "SELECT * FROM attempts_unique WHERE request_id = ? ORDER BY attempt_no", requestID)
-	if err != nil {
-		return nil, err
-	}
-	refusals, err := a.rows(ctx, "SELECT * FROM refusals WHERE request_id = ?", requestID)
-	if err != nil {
-		return nil, err
-	}
-	if len(attempts)+len(refusals) == 0 {
+	report, err := explain.Explain(ctx, explain.ClickHouse{Conn: a.g.ch}, requestID)
+	if errors.Is(err, explain.ErrUnknown) {
 		return nil, httpapi.ErrUnknown
 	}
-	return map[string]any{"request_id": requestID, "attempts": attempts, "refusals": refusals}, nil
-}
-
-// rows reads rows as maps from column to value.
-func (a *admin) rows(ctx context.Context, query string, args ...any) ([]map[string]any, error) {
-	rows, err := a.g.ch.Query(ctx, query, args...)
-	if err != nil {
-		return nil, fmt.Errorf("reading a decision: %w", err)
-	}
-	defer rows.Close()
-	out := []map[string]any{}
-	types, names := rows.ColumnTypes(), rows.Columns()
-	for rows.Next() {
-		targets := make([]any, len(types))
-		for i, t := range types {
-			targets[i] = reflect.New(t.ScanType()).Interface()
-		}
-		if err := rows.Scan(targets...); err != nil {
-			return nil, fmt.Errorf("reading a decision: %w", err)
-		}
-		row := make(map[string]any, len(names))
-		for i, name := range names {
-			value := reflect.ValueOf(targets[i]).Elem().Interface()
-			// Nested values stand there as they came in the event.
-			if text, ok := value.(string); ok && strings.HasSuffix(name, "_json") {
-				if json.Valid([]byte(text)) {
-					row[strings.TrimSuffix(name, "_json")] = json.RawMessage(text)
-				}
-				continue
-			}
-			row[name] = value
-		}
-		out = append(out, row)
-	}
-	return out, rows.Err()
+	return report, err
 }

@@ -362,7 +362,7 @@ func adminAnswers(t *testing.T, n *node, conn *chx.Conn) {
 	if err := conn.Exec(chx.SyncInsert(context.Background()), "INSERT INTO refusals (event_id, request_id, error_code, at) VALUES ('01a22e4e-3820-795d-b987-35e3dd05fa15', 'r-1', 'not_allowed', now64(3))"); err != nil {
 		t.Fatal(err)
 	}
-	if r := n.do("GET", n.admin+"/admin/v1/decisions/r-1", ""); r.status != 200 || r.at("refusals.0.error_code") != "not_allowed" {
+	if r := n.do("GET", n.admin+"/admin/v1/decisions/r-1", ""); r.status != 200 || r.at("refusal.error_code") != "not_allowed" || r.at("again.verdict") != "no_decision" {
 		t.Errorf("%d %s", r.status, r.body)
 	}
 	r := n.do("GET", n.admin+"/admin/v1/health", "")
