@@ -157,12 +157,13 @@ func (g *Gateway) publishProfiles(ctx context.Context) {
 }
 
 // profiles are the distinct histories of all projects but the default one, which is always published.
+// There is room for MaxProfiles in all: projects beyond are routed without snapshots.
 func (g *Gateway) profiles() []snapshot.Profile {
 	var out []snapshot.Profile
 	seen := map[string]bool{snapshot.DefaultProfile().ID: true}
 	for i := range g.tenants.Current().Set.Projects {
 		p := fold.ProfileOf(g.tenants.Current().Set.Projects[i].Routing.History)
-		if !seen[p.ID] {
+		if !seen[p.ID] && len(seen) < snapshot.MaxProfiles {
 			seen[p.ID] = true
 			out = append(out, p)
 		}

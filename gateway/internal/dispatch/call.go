@@ -187,7 +187,6 @@ func (r *run) newCall(at step, use state.Use, e *attempt.Event) *provider.Call {
 		Header: r.forwarded(l), Timeouts: r.timeouts(l, use.Probe),
 	}
 	if l.target.Trace {
-		e.Traceparent = "00-" + r.trace() + "-" + e.SpanID + "-01"
 		c.Traceparent = e.Traceparent
 	}
 	return c

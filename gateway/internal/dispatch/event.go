@@ -73,6 +73,7 @@ func (r *run) startEvent(at step, use state.Use, began time.Time) *attempt.Event
 		StartedAt:        began.Add(-offset).UTC(), ClockOffsetUS: offset.Microseconds(), QueueUS: began.Sub(r.req.ReadAt).Microseconds(),
 	}
 	r.event = e
+	e.Traceparent = "00-" + r.trace() + "-" + e.SpanID + "-01"
 	if use.Probe {
 		e.Purpose = attempt.PurposeProbe
 	}

@@ -351,8 +351,7 @@ func (r *run) movePin(leg int) {
 func (r *run) lost(ctx context.Context, last *llm.Error) {
 	if last == nil {
 		if ctx.Err() == nil {
-			r.refuse(&llm.APIError{Status: http.StatusServiceUnavailable, Type: "api_error", Code: "providers_unavailable", RetryAfter: state.DefaultCooldownBase,
-				Message: "every provider that could serve the request became unavailable a moment ago; try again"})
+			r.refuse(r.overtaken())
 			return
 		}
 		last = &llm.Error{Class: attempt.Canceled}
@@ -375,6 +374,17 @@ func (r *run) lost(ctx context.Context, last *llm.Error) {
 		return
 	}
 	r.reply.Fail(last.Final(), r.extra())
+}
+
+// overtaken is why no call could be made although somebody had been chosen: the last usable key was
+// taken for a probe, or went bad, since. The same question asked now gives the reason.
+func (r *run) overtaken() *llm.APIError {
+	r.prepare(r.plan, r.d.metrics.Now())
+	if routing.Decide(&r.in, &r.first); r.first.Selected < 0 {
+		return r.nobody(&r.first)
+	}
+	return &llm.APIError{Status: http.StatusServiceUnavailable, Type: "api_error", Code: "providers_unavailable", RetryAfter: time.Second,
+		Message: "the provider is being probed after a failure and nobody else can serve the request; try again in a moment"}
 }
 
 // allLimited says whether the last failure of every candidate tried was a 429, and the smallest wait

@@ -12,6 +12,7 @@ import (
 	"turnout/gateway/internal/tenant"
 	"turnout/gateway/pricing"
 	"turnout/gateway/routing"
+	"turnout/schemas/attempt"
 	"turnout/schemas/resource"
 	"turnout/schemas/snapshot"
 )
@@ -92,7 +93,8 @@ func (p *plans) build(project *tenant.Project, model *catalog.Model) *plan {
 	var keys []snapshot.Key
 	for i := range model.Candidates {
 		c := &model.Candidates[i]
-		if !c.VisibleTo(project.Organization.ID) || p.d.adapters[c.Provider.Protocol] == nil {
+		if !c.VisibleTo(project.Organization.ID) || p.d.adapters[c.Provider.Protocol] == nil ||
+			len(c.Provider.Endpoints) > 0 && !slices.Contains(c.Provider.Endpoints, attempt.EndpointChat) {
 			continue
 		}
 		l := leg{

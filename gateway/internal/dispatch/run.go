@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"turnout/gateway/catalog"
@@ -118,6 +119,10 @@ func (r *run) decide() *llm.APIError {
 	})
 	if unknown != nil {
 		return &llm.APIError{Status: unknown.Status, Type: "invalid_request_error", Code: unknown.Code, Param: unknown.Param, Message: unknown.Message}
+	}
+	if m := r.resolved.Model; m != nil && slices.Contains(m.Output, "embedding") && !slices.Contains(m.Output, "text") {
+		return &llm.APIError{Status: http.StatusBadRequest, Type: "invalid_request_error", Code: routing.ErrNoProvider, Param: "model",
+			Message: "the model " + m.ID + " makes embeddings, not text; name a model whose output is text"}
 	}
 	r.strategy = p.DefaultStrategy
 	if r.facts.Routing != "" {

@@ -35,6 +35,7 @@ type reply struct {
 
 	route [3]string // values of headers, which net/http wants as slices
 	size  [1]string
+	moved time.Time // when the write deadline was set last
 
 	mu        sync.Mutex
 	committed bool // as a stream
@@ -158,8 +159,12 @@ func (r *reply) Fail(e *llm.APIError, extra []byte) {
 func (r *reply) write(p []byte) error {
 	for len(p) > 0 {
 		n := min(len(p), writePiece)
-		if err := r.rc.SetWriteDeadline(time.Now().Add(r.cfg.Limits.Client)); err != nil {
-			return err
+		// A deadline that is still good is left: to move it costs as much as a small write.
+		if now := time.Now(); now.Sub(r.moved) > r.cfg.Limits.Client/8 {
+			if err := r.rc.SetWriteDeadline(now.Add(r.cfg.Limits.Client)); err != nil {
+				return err
+			}
+			r.moved = now
 		}
 		if _, err := r.w.Write(p[:n]); err != nil {
 			return err
