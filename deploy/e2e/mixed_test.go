@@ -42,7 +42,8 @@ func TestMixedRequests(t *testing.T) {
 // mixed drives n requests through two gateways, the last three quarters of them while a processor and
 // a gateway are killed and started again, and holds ledger and rows against each other before and after.
 func mixed(t *testing.T, n int, driver func(urls []string, first, n int, each func(answered))) {
-	s := newSystem(t, parts{})
+	// Answers take a moment, so that whoever is killed dies with calls under way.
+	s := newSystem(t, parts{providers: paced(sim.Fixed(25), sim.Fixed(0))})
 	for provider, change := range faults {
 		s.set(provider, change)
 	}
@@ -123,7 +124,7 @@ func (s *system) judge(all []answered, n int, down, up float64) {
 		case r.Code == codeNetwork || r.Code == codeCut:
 			lost++
 			if r.Gateway != 0 || r.Ended < down || r.Begun > up {
-				t.Errorf("%s at gateway %d, from %+.0f ms to %+.0f ms of the kill", r.Code, r.Gateway, r.Begun-down, r.Ended-down)
+				t.Errorf("%s at gateway %d, from %+.0f ms to %+.0f ms of the kill (it was ready again at %+.0f ms): %s", r.Code, r.Gateway, r.Begun-down, r.Ended-down, up-down, r.Cause)
 			}
 		case !excusable[r.Code]:
 			t.Errorf("a client was told %q (status %d)", r.Code, r.Status)

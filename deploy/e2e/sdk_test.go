@@ -31,6 +31,7 @@ type answered struct {
 	Stream  bool    `json:"stream"`
 	Status  int     `json:"status"` // 0: no answer
 	Code    string  `json:"code"`   // empty: it was answered
+	Cause   string  `json:"cause"`  // of a failure that is not the gateway's word
 	Meta    meta    `json:"meta"`
 }
 
@@ -163,7 +164,7 @@ func one(ctx context.Context, clients []*openai.Client, i int) answered {
 		_ = json.Unmarshal(event.Event.Data, &body) // no code is caught by whoever judges codes
 		a.Status, a.Code = http.StatusOK, "in_band: "+body.Error.Code
 	case errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, new(net.Error)):
-		a.Code = codeNetwork
+		a.Code, a.Cause = codeNetwork, err.Error()
 	default:
 		a.Code = err.Error()
 	}

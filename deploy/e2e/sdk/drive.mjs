@@ -25,11 +25,18 @@ async function streamed(client, params) {
   return meta;
 }
 
+// causes joins what stands behind an error: the SDK's own text is the same for all.
+function causes(e) {
+  const all = [];
+  for (; e && all.length < 5; e = e.cause) all.push(`${e.name} ${e.code ?? ''} ${e.message}`);
+  return `node: ${all.join(' <- ')}`;
+}
+
 function failure(e) {
   if (e.cut) return { status: 200, code: 'stream_cut' };
   if (e.status) return { status: e.status, code: e.code ?? 'none' };
   if (e.error) return { status: 200, code: `in_band: ${e.code ?? e.error.code}` };
-  if (e instanceof OpenAI.APIConnectionError || e instanceof TypeError) return { status: 0, code: 'network_error' };
+  if (e instanceof OpenAI.APIConnectionError || e instanceof TypeError) return { status: 0, code: 'network_error', cause: causes(e) };
   return { status: 0, code: `${e.name}: ${e.message}` };
 }
 
