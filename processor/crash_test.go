@@ -24,7 +24,8 @@ type order struct {
 	Brokers, Addr                []string
 	Database, Username, Password string
 	Group, Point                 string
-	Times                        int // how often the point is passed before
+	Times                        int  // how often the point is passed before
+	Pause                        bool // stop there, to be continued, instead of dying
 }
 
 func child() {
@@ -53,7 +54,10 @@ func child() {
 		if point != o.Point {
 			return
 		}
-		if passed++; passed > o.Times {
+		switch passed++; {
+		case passed == o.Times+1 && o.Pause:
+			_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+		case passed > o.Times && !o.Pause:
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 			select {}
 		}
@@ -61,25 +65,33 @@ func child() {
 	_ = p.Run(context.Background())
 }
 
-// killed runs a processor in a process of its own until it kills itself at the point.
-func (w *world) killed(group, point string, times int, meanwhile func()) {
+// child starts a processor in a process of its own, which ends with the test.
+func (w *world) child(o order) (*exec.Cmd, *strings.Builder) {
 	w.t.Helper()
-	text, err := json.Marshal(order{Brokers: w.kafka.Brokers, Addr: w.ch.Addr, Database: w.ch.Database, Username: w.ch.Username, Password: w.ch.Password.Reveal(), Group: group, Point: point, Times: times})
+	o.Brokers, o.Addr, o.Database, o.Username, o.Password = w.kafka.Brokers, w.ch.Addr, w.ch.Database, w.ch.Username, w.ch.Password.Reveal()
+	text, err := json.Marshal(o)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), childVariable+"="+string(text))
-	var stderr strings.Builder
-	cmd.Stderr = &stderr
+	stderr := new(strings.Builder)
+	cmd.Stderr = stderr
 	hold, err := cmd.StdinPipe()
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	defer hold.Close()
 	if err := cmd.Start(); err != nil {
 		w.t.Fatal(err)
 	}
+	w.t.Cleanup(func() { hold.Close(); _ = cmd.Process.Kill() })
+	return cmd, stderr
+}
+
+// killed runs a processor in a process of its own until it kills itself at the point.
+func (w *world) killed(group, point string, times int, meanwhile func()) {
+	w.t.Helper()
+	cmd, stderr := w.child(order{Group: group, Point: point, Times: times})
 	died := make(chan error, 1)
 	go func() { died <- cmd.Wait() }()
 	timeout := time.After(30 * time.Second)
@@ -150,4 +162,49 @@ func TestSnapshotDutyMoves(t *testing.T) {
 	if _, err := w.readSnapshot(t.Context()); err != nil {
 		t.Error(err)
 	}
+}
+
+// A processor that was asleep wakes up in the middle of a batch, long after its partitions have moved
+// on, and writes what it had in hand.
+func TestAZombieDoesNoHarm(t *testing.T) {
+	w := newWorld(t, 2)
+	rng := rand.New(rand.NewPCG(33, 34))
+	total := int64(len(w.writeEvents(rng, 200)))
+	zombie, stderr := w.child(order{Group: group, Point: "dead letters written", Pause: true})
+	eventually(t, 15*time.Second, "it sleeps between raw rows and buckets", func() bool {
+		return w.number("count() FROM attempts") > 0 && state(zombie.Process.Pid) == "T"
+	})
+	if n := w.number("count() FROM folds"); n != 0 {
+		t.Fatalf("%d buckets are there already", n)
+	}
+	p, _ := w.run()
+	eventually(t, 25*time.Second, "the partitions have moved", func() bool { return len(p.status.Partitions()) == 2 })
+	total += int64(len(w.writeEvents(rng, 300)))
+	w.caughtUp(20 * time.Second)
+	w.verified()
+
+	before := w.number("sum(rows) FROM system.parts WHERE database = currentDatabase() AND table = 'folds'")
+	if err := zombie.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 15*time.Second, "the zombie has written", func() bool {
+		return w.number("sum(rows) FROM system.parts WHERE database = currentDatabase() AND table = 'folds'") > before
+	})
+	total += int64(len(w.writeEvents(rng, 100)))
+	w.caughtUp(20 * time.Second)
+	if n := w.unique(); n != total {
+		t.Errorf("%d rows for %d events\n%s", n, total, stderr)
+	}
+	w.verified()
+}
+
+// state is the state of a process as /proc says it: T is stopped.
+func state(pid int) string {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return ""
+	}
+	_, rest, _ := strings.Cut(string(text), ") ")
+	state, _, _ := strings.Cut(rest, " ")
+	return state
 }
