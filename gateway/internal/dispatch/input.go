@@ -64,7 +64,7 @@ func (r *run) prepare(p *plan, now time.Time) {
 			in.State.Pin = routing.Place{Provider: place.Provider, Region: place.Region}
 		}
 	} else if p.project.Routing.Sticky.Enabled && !r.resolved.Auto {
-		if place, ok := r.d.state.Place(state.PreferenceKey(org, p.model.ID, r.strategy)); ok {
+		if place, ok := r.d.state.Place(p.preferences[in.Request.Strategy]); ok {
 			in.State.Preferred = routing.Place{Provider: place.Provider, Region: place.Region}
 		}
 	}

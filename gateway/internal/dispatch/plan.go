@@ -42,6 +42,8 @@ type plan struct {
 	template []routing.Candidate
 	legs     []leg
 	watch    *poll.Watch
+	// preferences are the keys of the stable preference by strategy, made once: every request asks.
+	preferences [routing.StrategyLatency + 1]string
 }
 
 // leg is a candidate as it is called. legs[i] belongs to template[i].
@@ -90,6 +92,9 @@ func (p *plans) get(project *tenant.Project, model *catalog.Model) *plan {
 
 func (p *plans) build(project *tenant.Project, model *catalog.Model) *plan {
 	out := &plan{project: project, model: model, mode: modeOf(project.Mode), workload: workloadOf(project.Organization.Workload)}
+	for s, name := range strategyNames {
+		out.preferences[s] = state.PreferenceKey(project.Organization.ID, model.ID, name)
+	}
 	var keys []snapshot.Key
 	for i := range model.Candidates {
 		c := &model.Candidates[i]
@@ -218,14 +223,15 @@ func workloadOf(w string) routing.Workload {
 	return routing.WorkloadAPI
 }
 
-func strategyOf(s string) routing.Strategy {
-	switch s {
-	case "price":
-		return routing.StrategyPrice
-	case "throughput":
-		return routing.StrategyThroughput
-	case "latency":
-		return routing.StrategyLatency
+var strategyNames = [...]string{
+	routing.StrategyAuto: "auto", routing.StrategyPrice: "price", routing.StrategyThroughput: "throughput", routing.StrategyLatency: "latency",
+}
+
+func strategyOf(name string) routing.Strategy {
+	for s, n := range strategyNames {
+		if n == name {
+			return routing.Strategy(s)
+		}
 	}
 	return routing.StrategyAuto
 }

@@ -190,7 +190,7 @@ func (r *run) remember() {
 		r.d.state.Pin(r.pinKey, place, ttl)
 		return
 	}
-	r.d.state.Prefer(state.PreferenceKey(r.access.Organization.ID, c.Model, r.strategy), place, ttl)
+	r.d.state.Prefer(r.plan.preferences[r.in.Request.Strategy], place, ttl)
 }
 
 // refuse ends a request that makes no call: the client is told, and the log too.
