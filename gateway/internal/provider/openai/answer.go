@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"turnout/gateway/internal/provider"
+	"turnout/gateway/internal/provider/wire"
 	"turnout/gateway/llm"
 	"turnout/internal/jsonx"
 	"turnout/schemas/attempt"
@@ -120,9 +121,9 @@ func parseAnswer(call *provider.Call, body []byte, openEnded bool) (*provider.An
 		result.Usage = llm.OpenAIUsage(body[f.Value:f.End], call.ContextLimit)
 	}
 	own := p.edit(&p.edits, body, jsonx.AppendString(nil, call.Model), false)
-	out := getBuffer()
+	out := wire.GetBuffer()
 	*out = p.edits.Apply(*out, body)
-	return provider.NewAnswer(*out, p.end-1+p.edits.Growth(), own, result, func() { putBuffer(out) }), nil
+	return provider.NewAnswer(*out, p.end-1+p.edits.Growth(), own, result, func() { wire.PutBuffer(out) }), nil
 }
 
 func (p *answerParser) readChoices() {

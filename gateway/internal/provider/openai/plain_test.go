@@ -178,7 +178,7 @@ func TestFaults(t *testing.T) {
 				t.Errorf("%s%s: Retry-After %v", tc.name, extra, err.RetryAfter)
 			}
 			up.Close()
-			a.transports.CloseIdle()
+			a.client.Transports.CloseIdle()
 		}
 	}
 }
@@ -213,7 +213,7 @@ func TestPlainFaults(t *testing.T) {
 		if err == nil || err.Class != tc.class || err.Status != tc.status {
 			t.Errorf("%s: %+v, want %s %d", tc.name, err, tc.class, tc.status)
 		}
-		a.transports.CloseIdle()
+		a.client.Transports.CloseIdle()
 	}
 }
 
@@ -266,7 +266,7 @@ func TestPlainTimeoutsAndCancel(t *testing.T) {
 			}
 			time.Sleep(10 * time.Millisecond)
 		}
-		a.transports.CloseIdle()
+		a.client.Transports.CloseIdle()
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()

@@ -32,20 +32,20 @@ func (s *stream) relay(e *sse.Event) (c provider.Chunk, show bool) {
 			s.output = true
 			s.call.Timing.FirstOutput = s.watch.Elapsed()
 			s.watch.Pause()
-			s.source.waiting = true
+			s.source.Waiting = true
 		}
-		s.source.left = s.source.idle
+		s.source.Left = s.source.Idle
 	}
 	was := s.whole
 	if s.whole = p.whole(); s.whole {
 		c.Finish = p.finished && int64(len(p.choices)) >= s.call.Facts.N
 		if !was {
-			s.source.waiting = false
+			s.source.Waiting = false
 			s.watch.For(provider.LimitTail, tailFor, tailFor)
 		}
 	} else if was {
 		s.watch.Pause()
-		s.source.waiting = true
+		s.source.Waiting = true
 	}
 	takes := s.whole && !s.spliced && hasUsage && (c.Finish || p.count == 0) // the metadata
 	mayTake := c.Finish && !s.spliced                                        // lookBehind decides

@@ -9,6 +9,7 @@ import (
 
 	"turnout/gateway/internal/provider"
 	"turnout/gateway/internal/provider/sse"
+	"turnout/gateway/internal/provider/wire"
 	"turnout/gateway/llm"
 	"turnout/internal/jsonx"
 	"turnout/schemas/attempt"
@@ -26,7 +27,7 @@ type stream struct {
 	call   *provider.Call
 	watch  *provider.Watch
 	resp   *http.Response
-	source source
+	source wire.Source
 	reader *sse.Reader
 
 	chunk  chunkParser
@@ -59,7 +60,7 @@ type read struct {
 
 func newStream(call *provider.Call, w *provider.Watch, resp *http.Response, body io.Reader) *stream {
 	s := &stream{call: call, watch: w, resp: resp, model: jsonx.AppendString(nil, call.Model)}
-	s.source = source{r: body, watch: w, idle: call.Timeouts.Idle}
+	s.source = wire.Source{R: body, Watch: w, Idle: call.Timeouts.Idle}
 	s.reader = sse.NewReader(&s.source)
 	s.result.Status = http.StatusOK
 	s.result.Usage.Source = attempt.UsageMissing
@@ -110,7 +111,7 @@ func (s *stream) Close() {
 		s.watch.Stop()
 		<-s.ahead
 	}
-	if !s.done || s.source.ended {
+	if !s.done || s.source.Ended {
 		s.reader.Release()
 		s.reader = nil
 		s.resp.Body.Close()
@@ -124,7 +125,7 @@ func (s *stream) Close() {
 	s.watch.Detach()
 	s.watch.For(provider.LimitTail, drainFor, drainFor)
 	go func() {
-		_, _ = io.CopyN(io.Discard, s.source.r, 4<<10)
+		_, _ = io.CopyN(io.Discard, s.source.R, 4<<10)
 		s.resp.Body.Close()
 		s.watch.Stop()
 	}()
@@ -241,7 +242,7 @@ func (s *stream) end(marker []byte) provider.Chunk {
 }
 
 func (s *stream) fail(e *llm.Error) {
-	s.failure = scrub(e, s.call.Secret)
+	s.failure = wire.Scrub(e, s.call.Secret)
 	s.err = s.failure
 	s.call.Timing.Total = s.watch.Elapsed()
 }
@@ -256,7 +257,7 @@ func (s *stream) broken(err error) *llm.Error {
 	case errors.Is(err, io.EOF):
 		return provider.Cut("the stream ended before its finish_reason", nil)
 	}
-	return broken(s.watch, err)
+	return wire.Broken(s.watch, err)
 }
 
 // notEvents looks at a block without data: plain JSON or HTML where a stream was asked.

@@ -73,7 +73,7 @@ func TestStreamRelay(t *testing.T) {
 			t.Errorf("%s: took %v", tc.name, took)
 		}
 		up.Close()
-		adapter.transports.CloseIdle()
+		adapter.client.Transports.CloseIdle()
 	}
 }
 
@@ -118,7 +118,7 @@ func TestStreamCuts(t *testing.T) {
 			t.Errorf("%s: shown %q", tc.name, r.text)
 		}
 		up.Close()
-		adapter.transports.CloseIdle()
+		adapter.client.Transports.CloseIdle()
 	}
 }
 
@@ -150,7 +150,7 @@ func TestStreamTimeouts(t *testing.T) {
 			t.Errorf("%s: took %v", tc.name, took)
 		}
 		gone(t, up, tc.name)
-		adapter.transports.CloseIdle()
+		adapter.client.Transports.CloseIdle()
 	}
 }
 
@@ -212,7 +212,7 @@ func TestStreamCanceled(t *testing.T) {
 			t.Errorf("%s: %+v", script, r.err)
 		}
 		gone(t, up, script)
-		adapter.transports.CloseIdle()
+		adapter.client.Transports.CloseIdle()
 	}
 }
 
@@ -266,7 +266,7 @@ func TestChangedEvents(t *testing.T) {
 			t.Errorf("%s: own metadata %v", tc.in, !own)
 		}
 		up.Close()
-		adapter.transports.CloseIdle()
+		adapter.client.Transports.CloseIdle()
 	}
 	// several data lines become one where something must change
 	up := upstream.New(t, fmt.Sprintf("200 sse body:%q done", "event: e\ndata: {\"model\":\"m\",\ndata: \"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"},\"finish_reason\":\"stop\"}]}\n\n"))
@@ -302,7 +302,7 @@ func TestUsageCountsOnce(t *testing.T) {
 			t.Errorf("%s: %v %+v\n%s", tc.name, r.err, r.result.Usage, r.text)
 		}
 		up.Close()
-		adapter.transports.CloseIdle()
+		adapter.client.Transports.CloseIdle()
 	}
 }
 
@@ -399,7 +399,7 @@ func TestMetadataKnowsTheUsage(t *testing.T) {
 			t.Errorf("%s: the last chunk waited", tc.name)
 		}
 		up.Close()
-		adapter.transports.CloseIdle()
+		adapter.client.Transports.CloseIdle()
 	}
 }
 

@@ -46,7 +46,7 @@ func TestToolCallIndexes(t *testing.T) {
 			t.Errorf("%s: %v\n got %s\nwant %s", tc.name, r.err, r.text, want.String())
 		}
 		up.Close()
-		adapter.transports.CloseIdle()
+		adapter.client.Transports.CloseIdle()
 	}
 }
 
