@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"strings"
+	"time"
 
 	"turnout/schemas/attempt"
 )
@@ -128,6 +129,9 @@ func (n *node) goes(provider, reason string, a ask) answer {
 	return got
 }
 
+// settled is how long until a decision sees attempts that have ended: it may go by figures up to 10 ms old.
+const settled = 15 * time.Millisecond
+
 // warm makes every provider's figures known, by naming each a few times.
 func (n *node) warm(times int, a ask) {
 	n.t.Helper()
@@ -141,6 +145,7 @@ func (n *node) warm(times int, a ask) {
 			n.goes(h, "direct-provider-specified", a)
 		}
 	}
+	time.Sleep(settled)
 }
 
 func figures(all []attempt.Considered) string {
