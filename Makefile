@@ -65,11 +65,14 @@ kafka: ## Apache Kafka (one KRaft broker, from Maven Central) on a free port, un
 	$(GO) run ./deploy/kafka/run
 
 test-kafka: deps build ## the pipeline tests against Apache Kafka
-	TURNOUT_TEST_KAFKA=apache $(GO) test -timeout 15m ./internal/kafkax/... ./gateway/internal/emit/... ./processor/... ./deploy/e2e/...
+	TURNOUT_TEST_KAFKA=apache $(GO) test -timeout 15m ./internal/kafkax/... ./gateway/internal/emit/... ./processor/... ./deploy/e2e/... ./deploy/chaos/...
 
 sdk: deps ## 10,000 requests through the OpenAI SDKs, each ledger entry matched to its one row; outages of a minute
 	cd deploy/e2e/sdk && npm ci --ignore-scripts --no-audit --no-fund --silent
 	$(GO) test -timeout 15m -tags sdk ./deploy/e2e/...
+
+chaos: deps ## the crash matrix at length, at least 200 kills; TURNOUT_TEST_KAFKA=apache: on Apache Kafka
+	$(GO) test -tags chaos -run TestChaos -v -count=1 -timeout 60m ./deploy/chaos
 
 compose-check: build ## docker-compose.yml parses, and every command and setting in it exists
 	$(GO) test -run Compose ./deploy/...

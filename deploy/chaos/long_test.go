@@ -1,0 +1,6 @@
+//go:build chaos
+
+package chaos
+
+// long: the whole matrix, as `make chaos` runs it.
+const long = true
