@@ -198,8 +198,9 @@ func (g *Gateway) Run(ctx context.Context) error {
 			ended <- fmt.Errorf("serving %s: %w", name, err)
 		}
 	}
-	running.Go(func() { serve("clients", g.server, g.listener) })
-	running.Go(func() { serve("admin", g.admin, g.adminListener) })
+	var serving sync.WaitGroup
+	serving.Go(func() { serve("clients", g.server, g.listener) })
+	serving.Go(func() { serve("admin", g.admin, g.adminListener) })
 	g.log.Info("listening", "listen", g.listener.Addr().String(), "admin_listen", g.adminListener.Addr().String(), "node_id", g.cfg.NodeID)
 
 	select {
@@ -207,23 +208,32 @@ func (g *Gateway) Run(ctx context.Context) error {
 	case err = <-ended:
 	}
 	g.stopping.Store(true)                      // 1
-	pause(g.cfg.DrainDelay, ended)              // 2
+	err = pause(g.cfg.DrainDelay, ended, err)   // 2
 	g.shutdown(g.server, g.cfg.ShutdownTimeout) // 3, 4
 	cancelRequests(dispatch.ErrShutdown)        // 5
-	g.shutdown(g.server, cancelGrace)           //
-	_ = g.server.Close()                        //
-	drain, cancel := context.WithTimeout(context.Background(), g.drainTime())
+	g.shutdown(g.server, cancelGrace)
+	_ = g.server.Close()
+	g.awaitHandlers(cancelGrace)
+	drain, cancel := context.WithTimeout(context.Background(), g.drainTime()) // 6
 	defer cancel()
-	if left := g.events.Close(drain); left != nil { // 6
+	if left := g.events.Close(drain); left != nil {
 		g.log.Warn("stopping", "error", left)
 	}
 	stopBackground() // 7
-	_ = g.admin.Close()
 	running.Wait()
-	g.events = nil
+	g.shutdown(g.admin, time.Second) // 8
+	_ = g.admin.Close()
+	serving.Wait()
 	g.release(drain)
 	g.log.Info("stopped")
 	return err
+}
+
+// awaitHandlers waits until no handler runs: the event log may not be closed under one.
+func (g *Gateway) awaitHandlers(limit time.Duration) {
+	for deadline := time.Now().Add(limit); g.api.InFlight() > 0 && time.Now().Before(deadline); {
+		time.Sleep(5 * time.Millisecond)
+	}
 }
 
 // listen takes the addresses, once.
@@ -277,13 +287,16 @@ func (g *Gateway) release(ctx context.Context) {
 	}
 }
 
-func pause(d time.Duration, ended <-chan error) {
-	if d <= 0 {
-		return
+// pause waits for balancers, unless a listener has failed, which err says.
+func pause(d time.Duration, ended <-chan error, err error) error {
+	if d <= 0 || err != nil {
+		return err
 	}
 	select {
 	case <-time.After(d):
-	case <-ended:
+		return nil
+	case err = <-ended:
+		return err
 	}
 }
 

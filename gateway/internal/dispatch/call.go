@@ -100,7 +100,8 @@ func (r *run) relay(ctx context.Context, s provider.Stream, c *provider.Call, at
 	splice, own, holding := -1, false, false
 	for {
 		chunk, err := s.Next()
-		if err != nil && err != io.EOF {
+		whole := errors.Is(err, io.EOF)
+		if err != nil && !whole {
 			return r.broken(ctx, s, c, use, began, mine, finish, streamError(err))
 		}
 		if chunk.Finish || chunk.Done || chunk.SpliceAt > 0 || holding {
@@ -114,7 +115,7 @@ func (r *run) relay(ctx context.Context, s provider.Stream, c *provider.Call, at
 				return r.broken(ctx, s, c, use, began, mine, finish, &llm.Error{Class: attempt.Canceled, Cause: errGone})
 			}
 		}
-		if err == io.EOF || chunk.Done {
+		if whole || chunk.Done {
 			break
 		}
 	}

@@ -35,7 +35,6 @@ type call struct {
 	succeeded bool
 	limited   bool          // a 429
 	wait      time.Duration // what it asked for
-	geo       bool
 }
 
 // step is what to do next: which key of which candidate, and by which decision.

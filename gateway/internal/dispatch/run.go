@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"slices"
 	"time"
@@ -244,5 +243,3 @@ func (r *run) snapshotAge(now time.Time) (age time.Duration, ok bool) {
 	}
 	return max(now.Sub(r.reading.AsOf), 0), true
 }
-
-func (r *run) String() string { return fmt.Sprintf("request %s", r.req.ID) }
