@@ -40,16 +40,22 @@ func TestHealthAccounting(t *testing.T) {
 		wg.Wait()
 	}
 	at(100, status(400, "bad temperature"), func() { n.chat(chatBody) })
-	at(50, silence, func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Millisecond)
-		defer cancel()
+	u.script("alpha", silence)
+	for range 50 { // leave once the call is under way, before any output
+		ctx, cancel := context.WithCancel(context.Background())
 		r, _ := http.NewRequestWithContext(ctx, "POST", n.url+"/v1/chat/completions", strings.NewReader(streamBody))
 		r.Header.Set("Authorization", "Bearer "+token)
 		r.Header.Set("Content-Type", "application/json")
-		if resp, err := http.DefaultClient.Do(r); err == nil {
-			resp.Body.Close()
-		}
-	})
+		before := len(u.called(""))
+		wg.Go(func() {
+			if resp, err := http.DefaultClient.Do(r); err == nil {
+				resp.Body.Close()
+			}
+		})
+		eventually(t, "the upstream is called", 5*time.Second, func() bool { return len(u.called("")) > before })
+		cancel()
+		wg.Wait()
+	}
 	at(50, answer("one two"), func() { n.chat(streamBody) })
 	at(20, inBand("one"), func() { n.chat(streamBody) })
 	eventually(t, "every request has ended", 5*time.Second, func() bool { return n.g.api.InFlight() == 0 })
