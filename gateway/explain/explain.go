@@ -21,9 +21,9 @@ var ErrUnknown = errors.New("nothing is stored of the request")
 // Store reads what is stored of requests. Its methods block until the store has answered or ctx ends,
 // and may be called concurrently. What is not there is no error: lists are empty, bodies nil.
 type Store interface {
-	// Attempts returns the attempts of a request, each once, by number.
+	// Attempts returns the attempts of a request, each once, in any order.
 	Attempts(ctx context.Context, requestID string) ([]attempt.Event, error)
-	// Refusals returns the refusals of a request; there is one at most, unless it was sent twice.
+	// Refusals returns the refusal of a request that made no call; its record may stand there twice.
 	Refusals(ctx context.Context, requestID string) ([]attempt.Refused, error)
 	// RoutingConfig and PriceBook return what a version in an event stands for.
 	RoutingConfig(ctx context.Context, version string) ([]byte, error)
@@ -47,18 +47,17 @@ func Read(ctx context.Context, store Store, requestID string) (*Stored, error) {
 		return nil, fmt.Errorf("reading the attempts of request %s: %w", requestID, err)
 	}
 	slices.SortStableFunc(s.Attempts, func(a, b attempt.Event) int { return a.AttemptNo - b.AttemptNo })
-	refusals, err := store.Refusals(ctx, requestID)
-	if err != nil {
-		return nil, fmt.Errorf("reading the refusal of request %s: %w", requestID, err)
-	}
 	var config, prices string
-	switch {
-	case len(s.Attempts) > 0:
+	if len(s.Attempts) > 0 {
 		config, prices = s.Attempts[0].ConfigVersion, s.Attempts[0].PriceVersion
-	case len(refusals) == 0:
-		return nil, ErrUnknown
-	}
-	if len(refusals) > 0 {
+	} else { // a request that made a call was not refused
+		refusals, err := store.Refusals(ctx, requestID)
+		if err != nil {
+			return nil, fmt.Errorf("reading the refusal of request %s: %w", requestID, err)
+		}
+		if len(refusals) == 0 {
+			return nil, ErrUnknown
+		}
 		s.Refusal = &refusals[0]
 		config, prices = s.Refusal.ConfigVersion, s.Refusal.PriceVersion
 	}

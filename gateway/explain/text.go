@@ -46,9 +46,13 @@ func (p *page) fields(label string, parts ...string) {
 
 // table writes rows in columns.
 func (p *page) table(write func(row func(cells ...string))) {
-	t := tabwriter.NewWriter(p, 0, 0, 2, ' ', 0)
+	var b strings.Builder
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	write(func(cells ...string) { fmt.Fprintf(t, "  %s\t\n", strings.Join(cells, "\t")) })
 	_ = t.Flush() // into memory
+	for line := range strings.Lines(b.String()) {
+		p.line("%s", strings.TrimRight(line, " \n"))
+	}
 }
 
 func when(on bool, text string) string {

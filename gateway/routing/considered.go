@@ -35,12 +35,12 @@ func (d *Decision) considered(in *Input, i int) attempt.Considered {
 	c := &in.Candidates[i]
 	out := attempt.Considered{Provider: c.Provider, Region: c.Region, ExcludedCode: d.codes[i].String()}
 	switch {
+	case d.codes[i] == CodeNoProviderKey && c.KeysRemoved&in.Mode.keys() != 0:
+		out.CooldownCause = causeInvalidKey
 	case c.Cooling == CoolingErrors:
 		out.CooldownCause, out.CooldownEndsMS = causeErrors, c.CooldownEndsMS
 	case c.Cooling == CoolingRateLimit:
 		out.CooldownCause, out.CooldownEndsMS = causeRateLimit, c.CooldownEndsMS
-	case d.codes[i] == CodeNoProviderKey && c.KeysRemoved&in.Mode.keys() != 0:
-		out.CooldownCause = causeInvalidKey
 	}
 	s := d.scoreOf(i)
 	switch {
