@@ -219,7 +219,7 @@ func (p *Processor) fold(ctx context.Context) error {
 		final[partition] = next
 		p.status.Stored(partition, next)
 	}
-	out := sink.New(sink.Config{Generation: generation, MaxRows: batchRows, MaxDelay: p.batchDelay, Slots: p.cfg.Retention.Slots, Usage: p.cfg.Retention.UsageHourly, Raw: true, At: p.point},
+	out := sink.New(sink.Config{Generation: generation, MaxRows: batchRows, MaxDelay: p.batchDelay, Slots: p.cfg.Retention.Slots, Usage: p.cfg.Retention.UsageHourly, At: p.point},
 		p.conn, p.letters, p.log, p.sinkMetrics, time.Now, stored)
 	worker := &consume.Worker{Kafka: p.kafka, ClickHouse: p.conn, Sink: out, Log: p.log, Status: p.status, Generation: generation, AcceptGap: p.acceptGap}
 	var tasks sync.WaitGroup

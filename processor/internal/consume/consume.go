@@ -35,8 +35,6 @@ type Worker struct {
 	Status     *Status
 	Generation uint32
 	AcceptGap  map[int]int64 // partition -> offset to go on from
-	// Begin is where a partition without progress begins; nil: at the beginning of its log.
-	Begin map[int]int64
 	// Skip leaves out records that are known not to count; nil: none.
 	Skip func(p int, offset int64) bool
 }
@@ -64,59 +62,70 @@ func (w *Worker) Run(ctx context.Context, p int) {
 	}
 }
 
-// resume returns the offset to go on from. It tries on until ctx ends; another error is a *Gap.
-func (w *Worker) resume(ctx context.Context, p int) (int64, error) {
-	var stored sink.Progress
-	var known bool
-	var first, next int64
+// Standing is how a partition's stored progress and its log fit together.
+type Standing struct {
+	Stored      sink.Progress
+	Known       bool  // whether anything is stored
+	First, Next int64 // what the log holds: First .. Next-1
+	Gap         *Gap  // nil: the log goes on where the progress ended
+}
+
+// Inspect looks at a partition. It tries on until ctx ends.
+func (w *Worker) Inspect(ctx context.Context, p int) (Standing, error) {
+	var at Standing
 	err := sink.Retry(ctx, w.Log, fmt.Sprintf("finding where partition %d goes on", p), func(ctx context.Context) (err error) {
-		if stored, known, err = sink.ReadProgress(ctx, w.ClickHouse, w.Generation, p); err != nil {
+		if at.Stored, at.Known, err = sink.ReadProgress(ctx, w.ClickHouse, w.Generation, p); err != nil {
 			return err
 		}
-		first, next, err = w.Kafka.Bounds(ctx, topic.Attempts, p)
+		at.First, at.Next, err = w.Kafka.Bounds(ctx, topic.Attempts, p)
 		return err
 	})
+	if err != nil || !at.Known {
+		return at, err
+	}
+	wanted := at.Stored.Offset + 1
+	gap := &Gap{Partition: p, Progress: at.Stored.Offset, First: at.First, Next: at.Next}
+	switch {
+	case at.Next < wanted:
+		gap.Cause = LogEndsBefore
+	case at.First > wanted:
+		gap.Cause, gap.Missing = Expired, [2]int64{wanted, at.First - 1}
+	case at.First == wanted:
+		return at, nil // the record itself has expired, and nothing after it
+	default:
+		same, err := w.sameRecord(ctx, p, at.Stored)
+		if err != nil || same {
+			return at, err
+		}
+		gap.Cause = OtherLog
+	}
+	at.Gap = gap
+	return at, nil
+}
+
+// resume returns the offset to go on from. It tries on until ctx ends; another error is a *Gap.
+func (w *Worker) resume(ctx context.Context, p int) (int64, error) {
+	at, err := w.Inspect(ctx, p)
 	if err != nil {
 		return 0, err
 	}
-	if !known {
-		begin := first
-		if at, ok := w.Begin[p]; ok {
-			begin = max(begin, at)
-		}
-		w.Log.Info("partition begins", "partition", p, "offset", begin, "log_end", next)
-		return begin, nil
+	if !at.Known {
+		w.Log.Info("partition begins", "partition", p, "offset", at.First, "log_end", at.Next)
+		return at.First, nil
 	}
-	wanted := stored.Offset + 1
-	gap := &Gap{Partition: p, Progress: stored.Offset, First: first, Next: next}
-	switch {
-	case next < wanted:
-		gap.Cause = LogEndsBefore
-		return 0, gap // nothing can be accepted here: new records would bear offsets that were counted
-	case first > wanted:
-		gap.Cause, gap.Missing = Expired, [2]int64{wanted, first - 1}
-	case first == wanted:
-		// The record itself has expired, and nothing after it.
-	default:
-		same, err := w.sameRecord(ctx, p, stored)
-		if err != nil {
-			return 0, err
-		}
-		if !same {
-			gap.Cause = OtherLog
-		}
-	}
-	if gap.Cause != "" {
-		at, accepted := w.AcceptGap[p]
-		if !accepted || at < wanted || at < first || at > next {
+	wanted := at.Stored.Offset + 1
+	if gap := at.Gap; gap != nil {
+		accepted, ok := w.AcceptGap[p]
+		// Where the log ends before, new records would bear offsets that were counted.
+		if !ok || gap.Cause == LogEndsBefore || accepted < wanted || accepted < at.First || accepted > at.Next {
 			return 0, gap
 		}
-		if err := w.recordGap(ctx, gap, wanted, at); err != nil {
+		if err := w.recordGap(ctx, gap, wanted, accepted); err != nil {
 			return 0, err
 		}
-		wanted = at
+		wanted = accepted
 	}
-	w.Log.Info("partition goes on", "partition", p, "offset", wanted, "log_end", next)
+	w.Log.Info("partition goes on", "partition", p, "offset", wanted, "log_end", at.Next)
 	return wanted, nil
 }
 
@@ -142,16 +151,21 @@ func (w *Worker) sameRecord(ctx context.Context, p int, stored sink.Progress) (s
 func (w *Worker) recordGap(ctx context.Context, gap *Gap, first, at int64) error {
 	w.Log.Warn("going on behind a gap as told", "partition", gap.Partition, "first_missing", first, "last_missing", at-1, "cause", gap.Cause)
 	return sink.Retry(ctx, w.Log, "recording an accepted gap", func(ctx context.Context) error {
-		batch, err := w.ClickHouse.PrepareBatch(chx.SyncInsert(ctx), "INSERT INTO sink_gaps (generation, kafka_partition, first_offset, last_offset, cause)")
-		if err != nil {
-			return err
-		}
-		defer batch.Close()
-		if err := batch.Append(w.Generation, int32(gap.Partition), first, at-1, string(gap.Cause)); err != nil {
-			return err
-		}
-		return batch.Send()
+		return RecordGap(ctx, w.ClickHouse, w.Generation, gap.Partition, first, at-1, gap.Cause)
 	})
+}
+
+// RecordGap writes down that a generation goes on without the records from first to last.
+func RecordGap(ctx context.Context, conn *chx.Conn, generation uint32, p int, first, last int64, cause Cause) error {
+	batch, err := conn.PrepareBatch(chx.SyncInsert(ctx), "INSERT INTO sink_gaps (generation, kafka_partition, first_offset, last_offset, cause)")
+	if err != nil {
+		return err
+	}
+	defer batch.Close()
+	if err := batch.Append(generation, int32(p), first, last, string(cause)); err != nil {
+		return err
+	}
+	return batch.Send()
 }
 
 // read submits chunks from next on until ctx ends or something is wrong with the log.

@@ -16,6 +16,9 @@ const (
 	LogEndsBefore Cause = "the log ends before what was read of it"
 	OtherLog      Cause = "the log holds another record at the stored offset"
 	Hole          Cause = "offsets are missing inside the log"
+	// MadeAnew is written by a replay where the log was another one: raw rows stored before belong to
+	// the old log, whose offsets say nothing about the new one.
+	MadeAnew Cause = "the topic was made anew"
 )
 
 // Gap says that a partition's log does not go on where its stored progress ended.

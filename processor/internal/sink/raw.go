@@ -35,10 +35,12 @@ func (s *Sink) prepare(ctx context.Context, chunks []*Chunk) *prepared {
 	p := &prepared{chunks: chunks}
 	for _, c := range chunks {
 		for i := range c.Records {
-			p.rows = append(p.rows, row{c, i})
+			if c.Records[i].Offset >= s.cfg.RawFrom[c.Partition] {
+				p.rows = append(p.rows, row{c, i})
+			}
 		}
 	}
-	if len(p.rows) == 0 || !s.cfg.Raw {
+	if len(p.rows) == 0 {
 		return p
 	}
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
@@ -58,7 +60,9 @@ func (s *Sink) begin(ctx context.Context, columns *columns, rows []row) (chx.Bat
 		record := &r.chunk.Records[r.index]
 		columns.add(record.Event, record.Considered, r.chunk.Partition, record.Offset)
 	}
-	insert, err := s.conn.PrepareBatch(chx.SyncInsert(ctx), insertAttempts)
+	// Duplicates collapse when parts merge: looking for them in every insert costs a pass over all columns.
+	ctx = chx.WithSettings(ctx, chx.Settings{"async_insert": 0, "optimize_on_insert": 0})
+	insert, err := s.conn.PrepareBatch(ctx, insertAttempts)
 	if err != nil {
 		return nil, fmt.Errorf("beginning an insert of %d attempts: %w", len(rows), err)
 	}

@@ -41,8 +41,9 @@ type Config struct {
 	MaxDelay   time.Duration
 	Slots      time.Duration // how long slots are kept
 	Usage      time.Duration // how long hours are kept
-	// Raw false leaves the attempts table alone: a replay only counts.
-	Raw bool
+	// RawFrom leaves the raw rows of a partition's records below an offset alone, and their dead
+	// letters: a replay only counts what was stored before.
+	RawFrom map[int]int64
 	// At is called at named points, for tests that stop the process there; nil in earnest.
 	At func(point string)
 }
@@ -152,15 +153,17 @@ func (s *Sink) store(ctx context.Context, batch *prepared) error {
 	byPartition := batch.chunks
 	var dead []deadletter.Letter
 	for _, c := range byPartition {
-		dead = append(dead, c.Dead...)
-	}
-	if s.cfg.Raw {
-		refused, err := s.storeRaw(ctx, batch)
-		if err != nil {
-			return err
+		for _, letter := range c.Dead {
+			if letter.Source.Offset >= s.cfg.RawFrom[c.Partition] {
+				dead = append(dead, letter)
+			}
 		}
-		dead = append(dead, refused...)
 	}
+	refused, err := s.storeRaw(ctx, batch)
+	if err != nil {
+		return err
+	}
+	dead = append(dead, refused...)
 	s.at("raw stored")
 	if len(dead) > 0 {
 		if err := s.retry(ctx, "dead letters", func(ctx context.Context) error { return s.letters.Write(ctx, dead) }); err != nil {
