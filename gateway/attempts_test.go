@@ -388,6 +388,7 @@ func TestGracefulStop(t *testing.T) {
 }
 
 func TestSessionSticks(t *testing.T) {
+	t.Parallel()
 	u := newUpstreams(t)
 	n := start(t, resources(u.URL, "{thresholds: {exploration_rate: 1}}", providerSpec{id: "alpha"}, providerSpec{id: "beta", price: "{input: 1.1, output: 2}"}, providerSpec{id: "gamma", price: "{input: 1.2, output: 2}"}), nil).ready()
 	for range 10 {
@@ -432,6 +433,7 @@ func TestSessionSticks(t *testing.T) {
 }
 
 func TestRefusalsAreLogged(t *testing.T) {
+	t.Parallel()
 	u := newUpstreams(t)
 	n := start(t, resources(u.URL, noExploration, providerSpec{id: "alpha", mapping: ", capabilities: []"}), nil).ready()
 	n.chat(`{"model":"m","messages":[{"role":"user","content":"x"}],"tools":[{"type":"function","function":{"name":"f"}}]}`)

@@ -24,6 +24,7 @@ func (n *node) seen(provider string, attempts, failed int) {
 }
 
 func TestModes(t *testing.T) {
+	t.Parallel()
 	const onlyPrice = "{weights: {uptime: 0, throughput: 0, latency: 0}, thresholds: {exploration_rate: 0}, sticky: {enabled: false}}"
 	for name, c := range map[string]struct {
 		mode    string
@@ -69,6 +70,7 @@ func TestModes(t *testing.T) {
 }
 
 func TestExplicitProviderOfLowUptime(t *testing.T) {
+	t.Parallel()
 	u := newUpstreams(t)
 	n := start(t, resources(u.URL, noExploration, providerSpec{id: "alpha"}, providerSpec{id: "beta", price: "{input: 3, output: 6}"}), nil).ready()
 	explicit := strings.Replace(chatBody, `"m"`, `"alpha/m"`, 1)
@@ -95,6 +97,7 @@ func TestExplicitProviderOfLowUptime(t *testing.T) {
 
 // The node reacts to what it sees itself within its next requests, without a snapshot.
 func TestOwnAttemptsSteer(t *testing.T) {
+	t.Parallel()
 	u := newUpstreams(t)
 	n := start(t, resources(u.URL, noExploration, providerSpec{id: "alpha"}, providerSpec{id: "beta", price: "{input: 1.05, output: 2.1}"}), nil).ready()
 	if r := n.chat(chatBody); r.at("metadata.used_provider") != "alpha" {
@@ -109,6 +112,7 @@ func TestOwnAttemptsSteer(t *testing.T) {
 }
 
 func TestStrategies(t *testing.T) {
+	t.Parallel()
 	u := newUpstreams(t)
 	n := start(t, resources(u.URL, noExploration, providerSpec{id: "alpha"}, providerSpec{id: "beta", price: "{input: 3, output: 6}"}), nil).ready()
 	now := n.g.poller.Now()
@@ -143,6 +147,7 @@ func TestStrategies(t *testing.T) {
 }
 
 func TestAuto(t *testing.T) {
+	t.Parallel()
 	u := newUpstreams(t)
 	doc := resources(u.URL, noExploration, providerSpec{id: "alpha"})
 	doc += `---

@@ -129,6 +129,7 @@ func TestRetryElsewhere(t *testing.T) {
 
 // What cannot be served is refused in one shape, with a reason and the right status.
 func TestErrors(t *testing.T) {
+	t.Parallel()
 	u := newUpstreams(t)
 	n := start(t, resources(u.URL, noExploration, providerSpec{id: "alpha", mapping: ", context: 8000, capabilities: [tools]"}), func(c *Config) { c.MaxBodyBytes = 4096 }).ready()
 	long := strings.Repeat("word ", 1000)
@@ -186,6 +187,7 @@ func TestErrors(t *testing.T) {
 }
 
 func TestModels(t *testing.T) {
+	t.Parallel()
 	u := newUpstreams(t)
 	n := start(t, resources(u.URL, noExploration, providerSpec{id: "alpha", price: "{input: 0.15, output: 0.6, cached_input: 0.015}", mapping: ", context: 1000, max_output: 100, capabilities: [tools]"}), nil).ready()
 	list := n.do("GET", n.url+"/v1/models", "")
@@ -210,6 +212,7 @@ func TestModels(t *testing.T) {
 }
 
 func TestUnconfiguredUpstreamIsSkipped(t *testing.T) {
+	t.Parallel()
 	u := newUpstreams(t)
 	doc := resources(u.URL, noExploration, providerSpec{id: "alpha", price: "{input: 0.1, output: 0.1}"}, providerSpec{id: "beta"})
 	doc = strings.Replace(doc, "SECRET_ALPHA_0", "MISSING", 1)

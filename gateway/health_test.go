@@ -27,6 +27,7 @@ import (
 
 // What counts against a provider and what does not, end to end.
 func TestHealthAccounting(t *testing.T) {
+	t.Parallel()
 	u := newUpstreams(t)
 	n := start(t, resources(u.URL, noExploration, providerSpec{id: "alpha"}), nil).ready()
 	var wg sync.WaitGroup

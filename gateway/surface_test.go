@@ -25,6 +25,7 @@ import (
 )
 
 func TestCompressedBodies(t *testing.T) {
+	t.Parallel()
 	u := newUpstreams(t)
 	n := start(t, resources(u.URL, noExploration, providerSpec{id: "alpha"}), func(c *Config) { c.MaxBodyBytes = 64 << 10 }).ready()
 	pack := func(encoding, body string) string {
@@ -118,6 +119,7 @@ func TestSlowAndOddRequests(t *testing.T) {
 }
 
 func TestTooManyInFlight(t *testing.T) {
+	t.Parallel()
 	u := newUpstreams(t)
 	n := start(t, resources(u.URL, noExploration, providerSpec{id: "alpha"}), func(c *Config) { c.MaxInFlight = 2 }).ready()
 	release := make(chan struct{})
@@ -176,6 +178,7 @@ func TestSlowClient(t *testing.T) {
 
 // The admin address asks for its token where it has one.
 func TestAdminToken(t *testing.T) {
+	t.Parallel()
 	u := newUpstreams(t)
 	n := start(t, resources(u.URL, noExploration, providerSpec{id: "alpha"}), func(c *Config) { c.AdminToken = "the admin token" }).ready()
 	for _, path := range []string{"/metrics", "/admin/v1/health", "/admin/v1/decisions/x"} {
@@ -189,6 +192,7 @@ func TestAdminToken(t *testing.T) {
 }
 
 func TestSettings(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "none.yaml")
 	run := func(environ []string, args ...string) (string, error) {
 		var out, errs bytes.Buffer
@@ -231,6 +235,7 @@ func TestSettings(t *testing.T) {
 }
 
 func TestHashKeyIsKept(t *testing.T) {
+	t.Parallel()
 	cfg := DefaultConfig()
 	cfg.Spool.Dir = filepath.Join(t.TempDir(), "spool")
 	var wg sync.WaitGroup
