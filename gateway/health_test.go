@@ -242,7 +242,7 @@ func TestSnapshots(t *testing.T) {
 	}
 	now := time.Now().UTC().Truncate(time.Millisecond)
 	publish(t, conn, snapshot.Head{ID: "s-2", Generation: 1, AsOf: now, Watermarks: map[int]int64{0: 100}, Profiles: []snapshot.Profile{snapshot.DefaultProfile()}},
-		[]snapshot.Row{row("alpha", 1000, 400), row("beta", 1000, 0)})
+		[]snapshot.Row{row("alpha", 100_000, 40_000), row("beta", 100_000, 0)})
 	eventually(t, "the snapshot steers", 5*time.Second, func() bool {
 		r := n.chat(chatBody)
 		return r.at("metadata.used_provider") == "beta" && r.at("metadata.snapshot_age_s") != nil
