@@ -28,7 +28,9 @@ async function streamed(client, params) {
 // causes joins what stands behind an error: the SDK's own text is the same for all.
 function causes(e) {
   const all = [];
-  for (; e && all.length < 5; e = e.cause) all.push(`${e.name} ${e.code ?? ''} ${e.message}`);
+  for (; e && all.length < 5; e = e.cause) {
+    all.push(`${e.name} ${e.code ?? ''} ${e.message}${e.socket ? ` after ${e.socket.bytesRead} bytes read` : ''}`);
+  }
   return `node: ${all.join(' <- ')}`;
 }
 
