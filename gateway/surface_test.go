@@ -49,6 +49,29 @@ func TestCompressedBodies(t *testing.T) {
 	}
 }
 
+// A client that is still sending when it is refused gets the refusal, not a reset.
+func TestRefusedWhileSending(t *testing.T) {
+	t.Parallel()
+	u := newUpstreams(t)
+	n := start(t, resources(u.URL, noExploration, providerSpec{id: "alpha"}), func(c *Config) { c.MaxBodyBytes = 64 << 10 }).ready()
+	for range 5 {
+		c, err := net.Dial("tcp", strings.TrimPrefix(n.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(c, "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: 9999999\r\n\r\n", token)
+		_, _ = io.WriteString(c, strings.Repeat("x", 512<<10))
+		_ = c.SetReadDeadline(time.Now().Add(5 * time.Second))
+		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil || resp.StatusCode != 413 {
+			t.Errorf("%v %v", resp, err)
+		} else if _, err := io.ReadAll(resp.Body); err != nil {
+			t.Error(err)
+		}
+		_ = c.Close()
+	}
+}
+
 // raw sends bytes over a connection and returns all that comes back until the gateway closes it.
 func (n *node) raw(t *testing.T, parts ...string) string {
 	t.Helper()

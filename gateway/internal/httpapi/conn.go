@@ -42,6 +42,15 @@ func (c *conn) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// CloseWrite lets net/http end a connection whose request it did not read to the end so that the
+// client still gets the answer.
+func (c *conn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return nil
+}
+
 func noteState(nc net.Conn, s http.ConnState) {
 	c, ok := nc.(*conn)
 	if !ok {
