@@ -57,6 +57,7 @@ fuzz: ## every fuzz target for FUZZTIME (10s)
 
 bench: deps build ## Turnout beside a plain reverse proxy and a direct call, and the processor, in one run
 	$(GO) run ./deploy/bench $(BENCHFLAGS)
+	$(GO) test -run "^$$" -bench Pipeline -benchtime 1x -timeout 15m ./processor
 
 bench-micro: ## Go benchmarks of the cores
 	$(GO) test -run '^$$' -bench . -benchmem ./gateway/routing ./gateway/pricing ./internal/jsonx ./schemas/attempt ./gateway/internal/emit
