@@ -87,6 +87,7 @@ func commands() []command {
 		{"dev", "everything on this machine: engines, simulated providers, gateway, processor, analytics", with(dev.Main)},
 		{"gateway", "take requests, pick a provider for each, write every attempt as an event", with(gateway.Main)},
 		{"processor", "fold events into rows, metrics and snapshots", with(processor.Main)},
+		{"replay", "rebuild sums and snapshots from the topic into a new generation, or check them (--verify)", with(processor.ReplayMain)},
 		{"analytics", "serve, or ask: savings, cost, health, retries, cache", with(analytics.Main)},
 		{"decide", "one routing decision, on paper: a scenario on stdin", decide.Main},
 		{"explain", "why a request went where it went, and whether it would again", with(explain.Main)},

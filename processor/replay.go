@@ -5,9 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
+	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"turnout/internal/chx"
@@ -16,11 +15,8 @@ import (
 	"turnout/internal/lifecycle"
 	"turnout/internal/telemetry"
 	"turnout/migrations"
-	"turnout/processor/internal/consume"
-	"turnout/processor/internal/deadletter"
 	"turnout/processor/internal/sink"
 	"turnout/processor/verify"
-	"turnout/schemas/topic"
 )
 
 // ReplayConfig is the settings of `turnout replay`.

@@ -89,3 +89,172 @@ func TestReplayRefusesNonsense(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// counted fails the test unless n events are rows, and usage holds each of them once.
+func (w *world) counted(n int64) {
+	w.t.Helper()
+	if rows, usage := w.unique(), w.number("sum(attempts) FROM usage_hourly"); rows != n || usage != n {
+		w.t.Errorf("%d rows, and %d in usage, for %d events", rows, usage, n)
+	}
+	w.verified()
+}
+
+// What no processor had read yet is not only counted: its rows are stored too, and what is poison is
+// put aside.
+func TestAReplayStoresWhatNobodyHadRead(t *testing.T) {
+	w := newWorld(t, 2)
+	rng := rand.New(rand.NewPCG(43, 44))
+	_, stop := w.run()
+	w.writeEvents(rng, 200)
+	w.caughtUp(20 * time.Second)
+	stop()
+	w.writeEvents(rng, 150)
+	w.write(kafkax.Record{Key: []byte("k"), Value: []byte("not json")})
+	if out, err := w.replay(); err != nil || !strings.Contains(out, "generation 2 is live") || !strings.Contains(out, "is published") {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	w.run() // goes on, and must not have to go back
+	w.writeEvents(rng, 50)
+	w.caughtUp(20 * time.Second)
+	w.counted(400)
+	if n := w.number("count() FROM dead_letters FINAL"); n != 1 {
+		t.Errorf("%d dead letters", n)
+	}
+}
+
+// All of the log has expired, and nothing of it was unread: everything comes from the raw rows.
+func TestAReplayOfAnEmptyLogEnds(t *testing.T) {
+	w := newWorld(t, 2)
+	rng := rand.New(rand.NewPCG(45, 46))
+	_, stop := w.run()
+	w.writeEvents(rng, 200)
+	w.caughtUp(20 * time.Second)
+	stop()
+	for p := range 2 {
+		_, end, err := w.client.Bounds(t.Context(), topic.Attempts, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kafkatest.DeleteRecords(t, w.kafka, topic.Attempts, p, end)
+	}
+	if out, err := w.replay(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if n := w.differing(1, 2); n != 0 {
+		t.Errorf("%d buckets differ", n)
+	}
+	set, err := w.readSnapshot(t.Context())
+	if err != nil || len(set.Head.Watermarks) != 2 || set.Head.Generation != 2 {
+		t.Errorf("%v, head %+v", err, set.Head)
+	}
+	w.run()
+	w.writeEvents(rng, 50)
+	w.caughtUp(20 * time.Second)
+	w.counted(250)
+}
+
+// The topic was deleted and made again: what was there stays, what is new is added, and the next
+// replay knows both.
+func TestAReplayOfATopicMadeAnewKeepsWhatWasThere(t *testing.T) {
+	w := newWorld(t, 2)
+	rng := rand.New(rand.NewPCG(47, 48))
+	_, stop := w.run()
+	w.writeEvents(rng, 200)
+	w.caughtUp(20 * time.Second)
+	stop()
+	if err := w.client.DeleteTopics(t.Context(), []string{topic.Attempts}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.client.EnsureTopics(t.Context(), topic.Specs(2)); err != nil {
+		t.Fatal(err)
+	}
+	w.writeEvents(rng, 60)
+	if out, err := w.replay(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	_, stop = w.run()
+	w.writeEvents(rng, 40)
+	w.caughtUp(20 * time.Second)
+	w.counted(300)
+	stop()
+	if out, err := w.replay("--from", time.Now().Add(-time.Minute).UTC().Format(time.RFC3339)); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	w.counted(300)
+	if n := w.differing(2, 3); n != 0 {
+		t.Errorf("%d buckets differ", n)
+	}
+}
+
+func TestAReplayMayBeginAnywhere(t *testing.T) {
+	w := newWorld(t, 2)
+	rng := rand.New(rand.NewPCG(49, 50))
+	_, stop := w.run()
+	w.writeEvents(rng, 200)
+	time.Sleep(1100 * time.Millisecond) // times are given by the second
+	at := time.Now().UTC().Format(time.RFC3339)
+	w.writeEvents(rng, 200)
+	w.caughtUp(20 * time.Second)
+	stop()
+	for i, from := range []string{at, "0:50", "1:0,0:10", "2100-01-01T00:00:00Z"} {
+		if out, err := w.replay("--from", from); err != nil {
+			t.Fatalf("%s: %v\n%s", from, err, out)
+		}
+		if n := w.differing(1, uint32(i+2)); n != 0 {
+			t.Errorf("from %s: %d buckets differ", from, n)
+		}
+	}
+	w.counted(400)
+}
+
+// Days whose raw rows have expired are taken over from the live generation.
+func TestAReplayCarriesClosedDaysOver(t *testing.T) {
+	w := newWorld(t, 1)
+	rng := rand.New(rand.NewPCG(51, 52))
+	_, stop := w.run()
+	old := event(rng, time.Now().Add(-72*time.Hour))
+	w.write(record(old, false))
+	w.writeEvents(rng, 100)
+	w.caughtUp(20 * time.Second)
+	stop()
+	if err := w.conn.Exec(t.Context(), "ALTER TABLE attempts DELETE WHERE event_id = ? SETTINGS mutations_sync = 1", old.EventID); err != nil {
+		t.Fatal(err)
+	}
+	kafkatest.DeleteRecords(t, w.kafka, topic.Attempts, 0, 50)
+	if out, err := w.replay(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if n := w.differing(1, 2); n != 0 {
+		t.Errorf("%d buckets differ", n)
+	}
+	if n := w.number("sum(attempts) FROM usage_hourly"); n != 101 {
+		t.Errorf("usage holds %d attempts, want 101", n)
+	}
+}
+
+// A batch whose rows are stored and whose buckets are not yet is no difference.
+func TestVerifyingUnderLoadFindsNothing(t *testing.T) {
+	w := newWorld(t, 2)
+	rng := rand.New(rand.NewPCG(53, 54))
+	w.run()
+	w.writeEvents(rng, 500)
+	w.caughtUp(20 * time.Second)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for range 60 {
+			w.writeEvents(rng, 20)
+			time.Sleep(20 * time.Millisecond)
+		}
+	}()
+	for {
+		if out, err := w.replay("--verify"); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+		select {
+		case <-ended:
+			return
+		default:
+		}
+	}
+}

@@ -143,27 +143,49 @@ func (c *Client) partitions(ctx context.Context, topics ...string) (map[string]i
 func (c *Client) Bounds(ctx context.Context, topic string, partition int) (first, next int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	ask := func(request kafka.OffsetRequest) (kafka.PartitionOffsets, error) {
-		answer, err := c.client.ListOffsets(ctx, &kafka.ListOffsetsRequest{Topics: map[string][]kafka.OffsetRequest{topic: {request}}})
-		if err != nil {
-			return kafka.PartitionOffsets{}, err
-		}
-		for _, p := range answer.Topics[topic] {
-			if p.Partition == partition {
-				return p, p.Error
-			}
-		}
-		return kafka.PartitionOffsets{}, kafka.UnknownTopicOrPartition
-	}
 	// Two requests: brokers refuse one that names a partition twice.
-	head, err := ask(kafka.FirstOffsetOf(partition))
+	head, err := c.listOffset(ctx, topic, kafka.FirstOffsetOf(partition))
 	if err == nil {
 		var tail kafka.PartitionOffsets
-		tail, err = ask(kafka.LastOffsetOf(partition))
+		tail, err = c.listOffset(ctx, topic, kafka.LastOffsetOf(partition))
 		first, next = head.FirstOffset, tail.LastOffset
 	}
 	if err != nil {
 		return 0, 0, fmt.Errorf("asking for the bounds of %s/%d: %w", topic, partition, c.unreachable(err))
 	}
 	return first, next, nil
+}
+
+func (c *Client) listOffset(ctx context.Context, topic string, request kafka.OffsetRequest) (kafka.PartitionOffsets, error) {
+	answer, err := c.client.ListOffsets(ctx, &kafka.ListOffsetsRequest{Topics: map[string][]kafka.OffsetRequest{topic: {request}}})
+	if err != nil {
+		return kafka.PartitionOffsets{}, err
+	}
+	for _, p := range answer.Topics[topic] {
+		if p.Partition == request.Partition {
+			return p, p.Error
+		}
+	}
+	return kafka.PartitionOffsets{}, kafka.UnknownTopicOrPartition
+}
+
+// OffsetAt returns the first offset whose record bears this time or a later one, and the offset that
+// the next record will get where there is none.
+func (c *Client) OffsetAt(ctx context.Context, topic string, partition int, at time.Time) (int64, error) {
+	_, next, err := c.Bounds(ctx, topic, partition)
+	if err != nil {
+		return 0, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	found, err := c.listOffset(ctx, topic, kafka.TimeOffsetOf(partition, at))
+	if err != nil {
+		return 0, fmt.Errorf("asking for the offset of %s/%d at %s: %w", topic, partition, at.Format(time.RFC3339), c.unreachable(err))
+	}
+	for offset := range found.Offsets {
+		if offset >= 0 {
+			return offset, nil
+		}
+	}
+	return next, nil
 }

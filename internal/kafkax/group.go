@@ -15,8 +15,12 @@ const (
 	// another after that.
 	sessionTimeout    = 6 * time.Second
 	heartbeatInterval = time.Second
-	rebalanceTimeout  = 20 * time.Second
-	joinBackoff       = 500 * time.Millisecond
+	// rebalanceTimeout is how long members have to come back once a rebalance has begun. The embedded
+	// broker begins it anew with every member that joins, so whoever joins has to wait for several times
+	// that: two members that gave up and came again in turn would put each other off for ever.
+	rebalanceTimeout = 10 * time.Second
+	answerTimeout    = 20 * time.Second // of the coordinator, beyond what a rebalance takes
+	joinBackoff      = 500 * time.Millisecond
 	// leavePatience bounds leaving the group at the end: the broker may hold a member that is joining
 	// for as long as a rebalance takes.
 	leavePatience = 2 * time.Second
@@ -31,7 +35,7 @@ type Group struct {
 // Consume joins the group and calls worker once for each partition assigned to this process, for as
 // long as the assignment lasts (a generation). A worker runs in its own goroutine and must return
 // only when its context ends, and then soon: the next generation of the whole group waits for it, up
-// to 20 s. A worker that returns earlier ends the generation for every member. Where to begin is the
+// to 10 s. A worker that returns earlier ends the generation for every member. Where to begin is the
 // worker's business: offsets committed to Kafka are not looked at. Consume blocks until ctx ends and
 // every worker has returned, and then returns nil. Failures to join are logged and tried again for
 // ever; an error is a mistake in g.
@@ -45,6 +49,7 @@ func (c *Client) Consume(ctx context.Context, g Group, worker func(ctx context.C
 		SessionTimeout:    sessionTimeout,
 		HeartbeatInterval: heartbeatInterval,
 		RebalanceTimeout:  rebalanceTimeout,
+		Timeout:           answerTimeout,
 		JoinGroupBackoff:  joinBackoff,
 		StartOffset:       kafka.FirstOffset,
 	})

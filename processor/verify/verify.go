@@ -73,20 +73,44 @@ var usageColumns = [][2]string{
 // arrive meanwhile, and raw rows and buckets must both still be kept.
 func Folds(ctx context.Context, conn *chx.Conn, generation uint32, since time.Time) (Report, error) {
 	var report Report
+	place, err := partitions(ctx, conn, generation)
+	if err != nil {
+		return report, err
+	}
 	slots, err := compare(ctx, conn, "slot", slotColumns, generation, since,
-		"toStartOfInterval(toDateTime("+ended+", 'UTC'), INTERVAL 10 SECOND, 'UTC') AS at, kafka_partition, provider, model, region, if(endpoint = 'embeddings', 'embedding', 'text') AS class, if(custom_provider, organization_id, '') AS organization_id, '' AS project_id",
+		"toStartOfInterval(toDateTime("+ended+", 'UTC'), INTERVAL 10 SECOND, 'UTC') AS at, "+place+", provider, model, region, if(endpoint = 'embeddings', 'embedding', 'text') AS class, if(custom_provider, organization_id, '') AS organization_id, '' AS project_id",
 		"NOT ("+byok+") AND outcome IN ('completed', 'content_filter', 'gateway_error', 'upstream_error', 'network_error', 'upstream_timeout', 'client_error', 'canceled') AND NOT (outcome = 'canceled' AND NOT "+output+")",
 		&report.Slots)
 	if err != nil {
 		return report, err
 	}
 	hours, err := compare(ctx, conn, "usage", usageColumns, generation, since,
-		"toStartOfHour(toDateTime("+ended+", 'UTC'), 'UTC') AS at, kafka_partition, provider, model, '' AS region, '' AS class, organization_id, project_id", "1", &report.Hours)
+		"toStartOfHour(toDateTime("+ended+", 'UTC'), 'UTC') AS at, "+place+", provider, model, '' AS region, '' AS class, organization_id, project_id", "1", &report.Hours)
 	report.Differences = append(slots, hours...)
 	return report, err
 }
 
-const keys = "at, kafka_partition, provider, model, region, class, organization_id, project_id"
+// partitions says under which partition a generation keeps what a raw row makes: rows of a log from
+// before the topic was made anew stand apart.
+func partitions(ctx context.Context, conn *chx.Conn, generation uint32) (string, error) {
+	rows, err := conn.Query(ctx, "SELECT kafka_partition, toUnixTimestamp64Milli(max(accepted_at)) FROM sink_gaps WHERE generation = ? AND cause = 'the topic was made anew' GROUP BY kafka_partition", generation)
+	if err != nil {
+		return "", fmt.Errorf("reading gaps: %w", err)
+	}
+	defer rows.Close()
+	expression := "attempts.kafka_partition"
+	for rows.Next() {
+		var p int32
+		var at int64
+		if err := rows.Scan(&p, &at); err != nil {
+			return "", fmt.Errorf("reading gaps: %w", err)
+		}
+		expression = fmt.Sprintf("if(attempts.kafka_partition = %d AND ingested_at < fromUnixTimestamp64Milli(%d, 'UTC'), toInt32(%d), %s)", p, at, -1-p, expression)
+	}
+	return expression + " AS part", rows.Err()
+}
+
+const keys = "at, part, provider, model, region, class, organization_id, project_id"
 
 func compare(ctx context.Context, conn *chx.Conn, kind string, columns [][2]string, generation uint32, since time.Time, key, where string, compared *int64) ([]Difference, error) {
 	var raw, stored, total []string
@@ -99,14 +123,14 @@ func compare(ctx context.Context, conn *chx.Conn, kind string, columns [][2]stri
 		stored = append(stored, fmt.Sprintf("toInt64(0) AS raw_%s, toInt64(sum(%s)) AS stored_%s", c[0], source, c[0]))
 		total = append(total, fmt.Sprintf("('%s', sum(raw_%s), sum(stored_%s))", c[0], c[0], c[0]))
 	}
-	query := fmt.Sprintf(`SELECT at, concat('partition ', toString(kafka_partition), ', ', provider, '/', model, if(region = '', '', concat(':', region)), ' ', class, ' ', organization_id, ' ', project_id) AS bucket,
+	query := fmt.Sprintf(`SELECT at, concat('partition ', toString(part), ', ', provider, '/', model, if(region = '', '', concat(':', region)), ' ', class, ' ', organization_id, ' ', project_id) AS bucket,
 			arrayFilter(c -> c.2 != c.3, [%s]) AS differing
 		FROM (
 			SELECT %s, %s FROM attempts FINAL WHERE %s GROUP BY %s HAVING at >= toDateTime(%d, 'UTC')
 			UNION ALL
 			SELECT %s, %s FROM folds FINAL WHERE generation = %d AND kind = '%s' AND at >= toDateTime(%d, 'UTC') GROUP BY %s
 		) GROUP BY %s ORDER BY %s`,
-		strings.Join(total, ", "), key, strings.Join(raw, ", "), where, keys, since.Unix(), keys, strings.Join(stored, ", "), generation, kind, since.Unix(), keys, keys, keys)
+		strings.Join(total, ", "), key, strings.Join(raw, ", "), where, keys, since.Unix(), strings.Replace(keys, "part", "kafka_partition AS part", 1), strings.Join(stored, ", "), generation, kind, since.Unix(), keys, keys, keys)
 	rows, err := conn.Query(ctx, fmt.Sprintf("SELECT at, bucket, differing.1, differing.2, differing.3 FROM (%s)", query))
 	if err != nil {
 		return nil, fmt.Errorf("recounting %s buckets: %w", kind, err)

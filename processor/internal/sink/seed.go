@@ -64,13 +64,13 @@ func seed(ctx context.Context, conn *chx.Conn, s Seeding, rows, as, version stri
 		GROUP BY slot, provider, model, region, kind_of_endpoint, owner`,
 		snapshot.SumColumns, s.Generation, end, as, version, failed, failed, failed, first, first, first, bucket, snapshot.TTFTBuckets, rows, end, s.OldestSlot.Unix(), failed)
 	usage := fmt.Sprintf(`INSERT INTO folds (generation, kind, at, kafka_partition, provider, model, organization_id, project_id, kafka_offset,
-			attempts, requests, successes, input_tokens, cached_input_tokens, cache_write_tokens, output_tokens, cost_nano_usd)
+			attempts, requests, successes, input_tokens, cached_input_tokens, cache_write_tokens, output_tokens, cost_nano_usd, ttft_histogram)
 		SELECT %d, 'usage', toStartOfHour(toDateTime(%s, 'UTC'), 'UTC') AS hour, %s, provider, model, organization_id, project_id, %s,
-			count(), countIf(NOT will_retry), countIf(outcome = 'completed'), sum(attempts.input_tokens), sum(attempts.cached_input_tokens), sum(attempts.cache_write_tokens + cache_write_1h_tokens), sum(attempts.output_tokens), sum(attempts.cost_nano_usd)
+			count(), countIf(NOT will_retry), countIf(outcome = 'completed'), sum(attempts.input_tokens), sum(attempts.cached_input_tokens), sum(attempts.cache_write_tokens + cache_write_1h_tokens), sum(attempts.output_tokens), sum(attempts.cost_nano_usd), arrayWithConstant(%d, toInt64(0))
 		FROM attempts FINAL
 		WHERE %s AND %s >= toDateTime(%d, 'UTC')
 		GROUP BY hour, provider, model, organization_id, project_id`,
-		s.Generation, end, as, version, rows, end, s.OldestUsage.Unix())
+		s.Generation, end, as, version, snapshot.TTFTBuckets, rows, end, s.OldestUsage.Unix())
 	for _, statement := range []string{slots, usage} {
 		if err := conn.Exec(SyncOneBlock(ctx), statement); err != nil {
 			return fmt.Errorf("rebuilding what the log of partition %d no longer holds: %w", s.Partition, err)
