@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -190,13 +189,4 @@ func freeAddress(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return process.Loopback(port)
-}
-
-func decode[T any](t *testing.T, text string) T {
-	t.Helper()
-	var v T
-	if err := json.Unmarshal([]byte(text), &v); err != nil {
-		t.Fatalf("%v in %s", err, text)
-	}
-	return v
 }
