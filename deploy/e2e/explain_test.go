@@ -217,9 +217,11 @@ func TestExplainDecidesAgain(t *testing.T) {
 			if i%3 == 0 {
 				url = b.url
 			}
-			if all[i], err = s.send(url, kinds[i%len(kinds)], i/len(kinds)); err != nil {
+			answer, err := s.send(url, kinds[i%len(kinds)], i/len(kinds))
+			if err != nil {
 				t.Error(err)
 			}
+			all[i] = answer
 		})
 	}
 	wg.Wait()
