@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"turnout/schemas/resource"
 )
@@ -94,7 +95,11 @@ func (o *object) name() string {
 	return o.path
 }
 
+// in is the path of a field. A name with what cannot be printed is quoted: an error is one line.
 func (o *object) in(name string) string {
+	if strings.ContainsFunc(name, func(c rune) bool { return !unicode.IsPrint(c) }) {
+		name = strconv.Quote(name)
+	}
 	if o.path == "" {
 		return name
 	}
