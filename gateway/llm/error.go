@@ -94,3 +94,8 @@ func (e *Error) Final() *APIError {
 	}
 	return &APIError{Status: http.StatusBadGateway, Type: "upstream_error", Code: "upstream_error", Message: "every provider that could serve the request failed; see metadata.routing for each attempt, and try again"}
 }
+
+// Malformed is the failure of what came under a success status and cannot be an answer.
+func Malformed(message string, cause error) *Error {
+	return &Error{Class: attempt.UpstreamError, Status: http.StatusOK, Message: message, Cause: cause}
+}

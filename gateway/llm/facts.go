@@ -4,7 +4,7 @@ package llm
 
 import "turnout/internal/jsonx"
 
-// Facts is what a chat request says of itself. It is read once; attempts share it and change nothing.
+// Facts is what a request says of itself, whatever the surface. It is read once; attempts share it and change nothing.
 // Offsets point into the body it was parsed from.
 type Facts struct {
 	Model        string
@@ -24,8 +24,20 @@ type Facts struct {
 	Documents        bool
 	Images           int
 
+	Thinking bool // asks to reason without naming an effort
+	// Own are the words of what the request holds that no other protocol can say (a file by its id, a
+	// server's tool): resource.Cap*, so that a mapping behind a translation is no candidate. nil: nothing.
+	Own []string
+	// Replayed is the last reasoning payload in the conversation that only its issuer can read, as it
+	// stands in the body; nil: none.
+	Replayed []byte
+	// Unsigned are blocks of reasoning without a signature, commas included: Key to End is what is to be
+	// left out where their like is refused.
+	Unsigned []jsonx.Field
+
 	TextChars int64 // Unicode characters of decoded text in messages
 	ToolChars int64 // Unicode characters of the tools array as received
+	Tokens    int64 // input that came as token ids
 
 	SessionID      string
 	PromptCacheKey string
@@ -46,13 +58,23 @@ type FieldIndex struct {
 }
 
 // PromptTokens is the estimate of routing.md 1: round(text/4), halves up, at least 1 for any text,
-// plus round(tools/4). Images are left to the mapping's own figure.
+// plus round(tools/4), plus token ids as they are. Images are left to the mapping's own figure.
 func (f *Facts) PromptTokens() int64 {
 	text := (f.TextChars + 2) / 4
 	if text == 0 && f.TextChars > 0 {
 		text = 1
 	}
-	return text + (f.ToolChars+2)/4
+	return text + (f.ToolChars+2)/4 + f.Tokens
+}
+
+// own notes something that only the surface's own protocol can say.
+func (f *Facts) own(capability string) {
+	for _, known := range f.Own {
+		if known == capability {
+			return
+		}
+	}
+	f.Own = append(f.Own, capability)
 }
 
 // WantsToolChoice says whether the request needs the capability tool_choice: anything but auto and none.

@@ -1,6 +1,9 @@
 package llm
 
-import "turnout/internal/jsonx"
+import (
+	"turnout/internal/jsonx"
+	"turnout/schemas/resource"
+)
 
 // messages reads the conversation: roles, the shape of contents, and what they hold.
 func (p *parser) messages() {
@@ -81,6 +84,12 @@ func (p *parser) part() {
 				continue
 			}
 			p.media(c.Text())
+		case "file":
+			p.cursor.EachField(func(key []byte) {
+				if string(key) == "file_id" && p.cursor.RawString() != nil {
+					p.facts.own(resource.CapDocuments) // the host of the file is the only one who has it
+				}
+			})
 		case "text":
 			switch c.Kind() {
 			case jsonx.String:
@@ -105,5 +114,8 @@ func (p *parser) media(kind jsonx.Text) {
 		p.facts.Audio = true
 	case kind.Is("file"), kind.Is("input_file"), kind.Is("document"):
 		p.facts.Documents = true
+	case kind.Is("output_text"), kind.Is("refusal"), kind.Is("summary_text"), kind.Is("reasoning_text"):
+	default: // a video, or what is yet to come
+		p.facts.own(resource.CapVision)
 	}
 }

@@ -7,25 +7,33 @@ import (
 	"sync"
 
 	"turnout/internal/jsonx"
+	"turnout/schemas/resource"
 )
 
 // ParseChat reads a chat completion request once: it checks the JSON as a whole, and of its fields
 // what the gateway reads or changes (api.md, "Requests"). Everything else is the upstream's to judge.
 // null stands for "not given" wherever a field may be left out.
 func ParseChat(body []byte) (*Facts, *APIError) {
+	return parse(body, (*parser).topField, "messages", "is missing; send at least one message")
+}
+
+// parse reads a body whose top-level fields are taken by field; one of them must be there, whose lack
+// is named as a problem.
+func parse(body []byte, field func(p *parser, key []byte), must, problem string) (*Facts, *APIError) {
 	p := parsers.Get().(*parser)
 	defer parsers.Put(p)
 	p.body, p.facts, p.found = body, &Facts{N: 1, Fields: make([]jsonx.Field, 0, 16)}, finding{}
+	p.sawInput, p.calls = false, nil
 	p.cursor.Reset(body)
-	problem := p.chat()
+	failed := p.top(field, must, problem)
 	facts, syntax := p.facts, p.cursor.End()
-	p.body, p.facts = nil, nil
+	p.body, p.facts, p.calls = nil, nil, nil
 	p.cursor.Reset(nil)
 	if syntax != nil {
 		return nil, InvalidJSON("the body is no valid JSON: " + syntax.Error() + "; send one JSON object in UTF-8")
 	}
-	if problem != nil {
-		return nil, problem
+	if failed != nil {
+		return nil, failed
 	}
 	return facts, nil
 }
@@ -39,14 +47,15 @@ const maxTokens = math.MaxInt32 // the largest limit on tokens that is accepted
 
 var parsers = sync.Pool{New: func() any { return new(parser) }}
 
-// parser is the state of one ParseChat. A syntax error, wherever it stands, beats what was found.
+// parser is the state of one request that is read. A syntax error, wherever it stands, beats what was found.
 type parser struct {
 	cursor jsonx.Cursor
 	body   []byte
 	facts  *Facts
 	found  finding
 
-	sawMessages bool
+	sawInput bool
+	calls    map[string]bool // ids of tool calls seen, where results are matched with them
 }
 
 // finding is the first value that is not what it should be; empty: none. Its path is worked out when
@@ -71,16 +80,15 @@ func (p *parser) missing(at int, field string) {
 	}
 }
 
-func (p *parser) chat() *APIError {
+func (p *parser) top(take func(p *parser, key []byte), must, problem string) *APIError {
 	c := &p.cursor
-	p.sawMessages = false
 	if k := c.Kind(); k != jsonx.Object {
 		c.Skip()
 		return InvalidJSON("the body must be a JSON object, not " + k.String())
 	}
 	for f := c.Object(); c.Next(&f); {
 		field := jsonx.Field{Key: f.KeyStart, Value: c.Pos()}
-		p.topField(f.Key)
+		take(p, f.Key)
 		if c.Pos() == field.Value {
 			c.Skip()
 		}
@@ -96,8 +104,8 @@ func (p *parser) chat() *APIError {
 		return invalid(jsonx.Path(p.body, p.found.at), p.found.want+", not "+describe(p.body[p.found.at:]))
 	case p.facts.At.Model == 0:
 		return invalid("model", "is missing; name a model of /v1/models")
-	case !p.sawMessages:
-		return invalid("messages", "is missing; send at least one message")
+	case !p.sawInput:
+		return invalid(must, problem)
 	}
 	return nil
 }
@@ -118,6 +126,15 @@ func describe(rest []byte) string {
 	return kind.String()
 }
 
+// shared takes the fields that every surface has; the chat's own parser, which is asked most, has them
+// in its one switch.
+func (p *parser) shared(key []byte) {
+	switch string(key) {
+	case "model", "stream", "user", "session_id", "routing", "free_models_only", "no_reasoning":
+		p.topField(key)
+	}
+}
+
 func (p *parser) topField(key []byte) {
 	f, c := p.facts, &p.cursor
 	nth := len(f.Fields) + 1
@@ -130,7 +147,7 @@ func (p *parser) topField(key []byte) {
 			p.wrong(at, "must name a model")
 		}
 	case "messages":
-		p.sawMessages = true
+		p.sawInput = true
 		p.messages()
 	case "stream":
 		f.Stream = p.boolean()
@@ -287,8 +304,12 @@ func (p *parser) tools() {
 	items := c.Array()
 	for c.NextItem(&items) {
 		p.facts.Tools = true
-		if kind := p.tool(); strings.HasPrefix(kind, "web_search") {
+		switch kind := p.tool(); {
+		case kind == "function":
+		case strings.HasPrefix(kind, "web_search"):
 			p.facts.WebSearch = true
+		default:
+			p.facts.own(resource.CapTools)
 		}
 	}
 	if c.Err() == nil && p.facts.Tools {

@@ -19,3 +19,9 @@ type Usage struct {
 	Source attempt.UsageSource // reported or missing; the zero value means missing
 	Flag   string              // why something was refused, or what is odd; empty: nothing
 }
+
+// NoUsage is what is known before anything was reported.
+func NoUsage() Usage { return Usage{Source: attempt.UsageMissing} }
+
+// Reported says whether an upstream reported it.
+func (u *Usage) Reported() bool { return u.Source == attempt.UsageReported }

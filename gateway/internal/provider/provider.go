@@ -19,6 +19,16 @@ type Target struct {
 	AllowPrivate  bool   // the base URL may lead to loopback and private addresses
 	Trace         bool   // sends Traceparent
 	NoStreamUsage bool   // stream_usage: false, it refuses stream_options
+	// Endpoints are what it speaks itself (attempt.Endpoint*); nil: what its protocol is known for.
+	Endpoints []string
+}
+
+// Offer is what a surface gets at an adapter.
+type Offer struct {
+	OK         bool // it can be served at all
+	Translated bool // by translation: what Facts.Own names cannot be said
+	// Lacks are the capabilities (resource.Cap*) that are lost on the way.
+	Lacks []string
 }
 
 // Timeouts of one attempt, resolved: provider, mapping and project merged, the extra time for long
@@ -32,14 +42,15 @@ type Timeouts struct {
 }
 
 // Call is one attempt. Dispatch fills it and hands it over; the adapter fills Timing (also when the
-// attempt fails) and changes nothing else. A Call serves one attempt only.
+// attempt fails) and Stripped, and changes nothing else. A Call serves one attempt only.
 type Call struct {
 	Endpoint        string     // attempt.Endpoint*
-	Facts           *llm.Facts // of Body, by llm.ParseChat
+	Facts           *llm.Facts // of Body, by the surface's parser
 	Body            []byte     // the client's body, valid JSON; the adapter never writes to it
 	Model           string     // catalogue id that answers carry in "model"
 	UpstreamModel   string     // what the provider calls it
 	ContextLimit    int64      // the mapping's context in tokens, 0 unknown: usage above twice that is refused
+	MaxOutput       int64      // the mapping's limit on answers in tokens, 0 unknown
 	StripToolChoice bool       // send tool_choice "auto" instead
 	Target          *Target
 	Secret          string // credential, sent and never kept
@@ -50,7 +61,8 @@ type Call struct {
 	Header   http.Header
 	Timeouts Timeouts
 
-	Timing Timing // out
+	Timing   Timing   // out
+	Stripped []string // out: parameters that the upstream's protocol could not say, in order
 }
 
 // Timing of an attempt, from the moment the adapter was called. Zero: did not happen.
@@ -67,6 +79,9 @@ type Timing struct {
 // canceled if it was canceled, upstream_timeout if its deadline passed. An error is never nil together
 // with a nil answer.
 type Adapter interface {
+	// Offer says how well requests of a surface (attempt.Endpoint*) are served at a target. It does not
+	// block.
+	Offer(endpoint string, target *Target) Offer
 	// Complete makes a plain call and reads the whole answer.
 	Complete(ctx context.Context, call *Call) (*Answer, *llm.Error)
 	// Stream makes a streaming call and returns once the first output was seen (or more than 1 MiB of
@@ -81,7 +96,8 @@ type Answer struct {
 	// SpliceAt is the offset in Body of the top object's closing brace, where
 	// `,"metadata":{...},"turnout":{...}` can be put in.
 	SpliceAt int
-	// OwnMetadata: the upstream sent a metadata of its own, which stays; ours goes under turnout alone.
+	// OwnMetadata: there is a metadata that is not ours, which stays; ours goes under turnout alone. On
+	// surfaces other than chat it is always set.
 	OwnMetadata bool
 	Result
 	release func()
@@ -106,6 +122,9 @@ type Result struct {
 	FinishReason string // the first choice's, as the upstream wrote it; "" none seen
 	Output       bool   // at least one (reasoning) token, tool call or other output came
 	Usage        llm.Usage
+	// Sealed is the last reasoning payload that only its issuer can read, as Facts.Replayed would have it
+	// in the next request; nil: none came.
+	Sealed []byte
 }
 
 // Stream is one committed upstream stream. It is used by one goroutine.

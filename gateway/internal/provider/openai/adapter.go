@@ -6,30 +6,78 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"turnout/gateway/internal/provider"
+	"turnout/gateway/internal/provider/bridge"
 	"turnout/gateway/internal/provider/wire"
 	"turnout/gateway/llm"
+	"turnout/gateway/llm/chat"
+	"turnout/schemas/attempt"
+	"turnout/schemas/resource"
 )
 
 // Adapter is a provider.Adapter.
-type Adapter struct{ client wire.Client }
+type Adapter struct {
+	client   wire.Client
+	protocol bridge.Protocol // for what is not passed through
+}
+
+const chatPath = "chat/completions"
 
 // New returns an adapter; agent is the User-Agent upstreams see ("turnout/1.2.3"), now the clock that
 // HTTP dates in Retry-After are read by.
 func New(transports *provider.Transports, agent string, now func() time.Time) *Adapter {
-	return &Adapter{client: wire.Client{Transports: transports, Agent: agent, Now: now}}
+	a := &Adapter{client: wire.Client{Transports: transports, Agent: agent, Now: now}}
+	a.protocol = bridge.Protocol{
+		Path:   func(*provider.Call) string { return chatPath },
+		Header: a.header,
+		Append: chat.Append,
+		Sending: func(call *provider.Call, s *llm.Sending) {
+			// Where a limit under its old name is refused.
+			s.Completion = strings.Contains(call.Target.BaseURL, "//api.openai.com/") || strings.Contains(call.Target.BaseURL, ".openai.azure.com/")
+		},
+		Response: chat.DecodeResponse,
+		Decoder:  func(limit int64) bridge.Decoder { return chat.NewDecoder(limit) },
+	}
+	return a
 }
 
 var _ provider.Adapter = (*Adapter)(nil)
 
+// Offer implements provider.Adapter. Most of what is compatible speaks chat and embeddings.
+func (a *Adapter) Offer(endpoint string, t *provider.Target) provider.Offer {
+	switch endpoint {
+	case attempt.EndpointChat:
+		return provider.Offer{OK: t.Endpoints == nil || slices.Contains(t.Endpoints, endpoint)}
+	case attempt.EndpointEmbeddings:
+		return provider.Offer{OK: t.Endpoints == nil || slices.Contains(t.Endpoints, endpoint)}
+	}
+	if bridge.Serves(endpoint) && a.Offer(attempt.EndpointChat, t).OK {
+		return provider.Offer{OK: true, Translated: true, Lacks: []string{resource.CapWebSearch}}
+	}
+	return provider.Offer{}
+}
+
 // Complete implements provider.Adapter.
 func (a *Adapter) Complete(ctx context.Context, call *provider.Call) (*provider.Answer, *llm.Error) {
+	switch call.Endpoint {
+	case attempt.EndpointChat:
+		return a.plain(ctx, call, chatPath, parseAnswer)
+	case attempt.EndpointEmbeddings:
+		return a.embed(ctx, call)
+	}
+	return bridge.Complete(ctx, &a.client, call, &a.protocol)
+}
+
+// plain makes a call that is passed through; parse reads its answer.
+func (a *Adapter) plain(ctx context.Context, call *provider.Call, path string, parse func(*provider.Call, []byte, bool) (*provider.Answer, *llm.Error)) (*provider.Answer, *llm.Error) {
 	w := provider.NewWatch(ctx, call.Timeouts.Total)
 	defer w.Stop()
 	defer func() { call.Timing.Total = w.Elapsed() }()
-	resp, failure := a.send(w, call, provider.LimitFirstByte, call.Timeouts.FirstByte)
+	resp, failure := a.client.Post(w, call, path, a.header(call), appendBody(nil, call), provider.LimitFirstByte, call.Timeouts.FirstByte)
 	if failure != nil {
 		return nil, failure
 	}
@@ -38,15 +86,18 @@ func (a *Adapter) Complete(ctx context.Context, call *provider.Call) (*provider.
 	if failure != nil {
 		return nil, failure
 	}
-	answer, failure := parseAnswer(call, *buf, openEnded)
+	answer, failure := parse(call, *buf, openEnded)
 	wire.PutBuffer(buf)
 	return answer, wire.Scrub(failure, call.Secret)
 }
 
 // Stream implements provider.Adapter.
 func (a *Adapter) Stream(ctx context.Context, call *provider.Call) (provider.Stream, *llm.Error) {
+	if call.Endpoint != attempt.EndpointChat {
+		return bridge.Stream(ctx, &a.client, call, &a.protocol)
+	}
 	w := provider.NewWatch(ctx, call.Timeouts.Total)
-	resp, failure := a.send(w, call, provider.LimitFirstOutput, call.Timeouts.FirstOutput)
+	resp, failure := a.client.Post(w, call, chatPath, a.header(call), appendBody(nil, call), provider.LimitFirstOutput, call.Timeouts.FirstOutput)
 	if failure == nil {
 		var body io.Reader
 		if body, failure = wire.Decoded(resp); failure == nil {
@@ -65,10 +116,10 @@ func (a *Adapter) Stream(ctx context.Context, call *provider.Call) (provider.Str
 	return nil, failure
 }
 
-func (a *Adapter) send(w *provider.Watch, call *provider.Call, limit provider.Limit, at time.Duration) (*http.Response, *llm.Error) {
-	return a.client.Post(w, call, "chat/completions", header(call, a.client.Agent), appendBody(nil, call), limit, at)
-}
-
-func header(call *provider.Call, agent string) http.Header {
-	return wire.Header(call, agent, "Authorization", "Bearer "+call.Secret)
+// header makes the header of a call; what is Anthropic's stays with the client.
+func (a *Adapter) header(call *provider.Call) http.Header {
+	h := wire.Header(call, a.client.Agent, "Authorization", "Bearer "+call.Secret)
+	delete(h, "Anthropic-Beta")
+	delete(h, "Anthropic-Version")
+	return h
 }

@@ -26,8 +26,9 @@ func (o *object) begin() {
 	*o = object{fields: o.fields[:0], model: -1, usage: -1, metadata: -1, turnout: -1}
 }
 
-// read walks the top of a document. choices is called with the cursor before their value.
-func (o *object) read(c *jsonx.Cursor, choices func()) {
+// read walks the top of a document. items is called with the cursor before the value of list, the
+// field in which the answers stand.
+func (o *object) read(c *jsonx.Cursor, list string, items func()) {
 	o.begin()
 	if c.Kind() != jsonx.Object {
 		c.Skip()
@@ -37,8 +38,10 @@ func (o *object) read(c *jsonx.Cursor, choices func()) {
 		field := jsonx.Field{Key: f.KeyStart, Value: c.Pos()}
 		nth := len(o.fields)
 		switch string(f.Key) {
-		case "choices":
-			choices()
+		case "choices", "data":
+			if string(f.Key) == list {
+				items()
+			}
 		case "model":
 			o.model, o.modelKind = nth, c.Kind()
 		case "usage":
@@ -98,7 +101,7 @@ var answerParsers = sync.Pool{New: func() any { return new(answerParser) }}
 // parseAnswer reads a whole plain answer. openEnded: nothing but the end of the connection said where
 // it ends. body is the caller's again afterwards.
 func parseAnswer(call *provider.Call, body []byte, openEnded bool) (*provider.Answer, *llm.Error) {
-	if problem := notJSON(body); problem != "" {
+	if problem := wire.NotJSON(body); problem != "" {
 		return nil, provider.Unanswerable(http.StatusOK, problem)
 	}
 	p := answerParsers.Get().(*answerParser)
@@ -110,7 +113,7 @@ func parseAnswer(call *provider.Call, body []byte, openEnded bool) (*provider.An
 	p.body, p.count, p.finish, p.failed = body, 0, "", nil
 	p.edits = p.edits[:0]
 	p.cursor.ResetLoose(body)
-	p.object.read(&p.cursor, p.readChoices)
+	p.object.read(&p.cursor, "choices", p.readChoices)
 	if failure := p.problem(openEnded); failure != nil {
 		return nil, failure
 	}
@@ -164,22 +167,6 @@ func (p *answerParser) problem(openEnded bool) *llm.Error {
 		return choiceError(p.failed)
 	}
 	return nil
-}
-
-// notJSON says what a body is that does not even begin like an answer; "" if it does.
-func notJSON(body []byte) string {
-	trimmed := bytes.TrimLeft(body, " \t\r\n")
-	switch {
-	case len(trimmed) == 0:
-		return "an empty answer"
-	case trimmed[0] == '<':
-		return "HTML instead of an answer"
-	case trimmed[0] == '{', trimmed[0] == '[':
-		return ""
-	case bytes.HasPrefix(trimmed, []byte("data:")), bytes.HasPrefix(trimmed, []byte("event:")), trimmed[0] == ':':
-		return "a stream where a plain answer was asked"
-	}
-	return "text that is no JSON instead of an answer"
 }
 
 // finishReason reads one choice of a plain answer.

@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"turnout/gateway/llm/chat"
 	"turnout/internal/jsonx"
 )
 
@@ -24,7 +25,7 @@ type chunkParser struct {
 type choiceState struct {
 	index    int64
 	finished bool
-	calls    callIndexes
+	calls    chat.Calls
 }
 
 // parse reads a chunk. The data must stay as it is until the edits are applied.
@@ -33,7 +34,7 @@ func (p *chunkParser) parse(data []byte) error {
 	p.edits = p.edits[:0]
 	p.data = data
 	p.cursor.ResetLoose(data)
-	p.object.read(&p.cursor, p.readChoices)
+	p.object.read(&p.cursor, "choices", p.readChoices)
 	if err := p.cursor.End(); err != nil {
 		return err
 	}

@@ -191,7 +191,7 @@ func (s *stream) event(e *sse.Event) (c provider.Chunk, show bool, failure *llm.
 	switch {
 	case e.Lines == 0:
 		if !s.output {
-			if failure := s.notEvents(e.Raw); failure != nil {
+			if failure := wire.NotEvents(e.Raw); failure != nil {
 				return c, false, failure
 			}
 		}
@@ -258,18 +258,4 @@ func (s *stream) broken(err error) *llm.Error {
 		return provider.Cut("the stream ended before its finish_reason", nil)
 	}
 	return wire.Broken(s.watch, err)
-}
-
-// notEvents looks at a block without data: plain JSON or HTML where a stream was asked.
-func (s *stream) notEvents(raw []byte) *llm.Error {
-	switch raw[0] {
-	case '{', '[':
-		if e := llm.InBand(raw); e != nil {
-			return e
-		}
-		return provider.Unanswerable(http.StatusOK, "JSON where a stream was asked")
-	case '<':
-		return provider.Unanswerable(http.StatusOK, "HTML where a stream was asked")
-	}
-	return nil
 }

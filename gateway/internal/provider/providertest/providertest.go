@@ -1,0 +1,270 @@
+// Package providertest is the conformance suite that every adapter passes: each feature of a request
+// as the upstream is asked for it (golden files), each kind of answer as the client sees it, plain and
+// as a stream, on every surface, and the faults of upstreams.
+package providertest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"turnout/gateway/internal/provider"
+	"turnout/gateway/llm"
+	"turnout/internal/testkit/upstream"
+	"turnout/schemas/attempt"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// Protocol is an adapter and how its upstreams speak.
+type Protocol struct {
+	New func(*provider.Transports) provider.Adapter
+	// Base is the path of the base URL; Path and StreamPath are where calls must go.
+	Base, Path, StreamPath string
+	Model                  string // as the upstream calls it
+	// Plain and Events are an answer in the protocol; the last events are Tail in number and may be missing
+	// without harm.
+	Plain  func(s Said) string
+	Events func(s Said) []string
+	// Failed is an error as a body, FailedEvent as an event.
+	Failed, FailedEvent string
+	// Native is the surface whose bytes are passed through.
+	Native string
+}
+
+// Said is an answer, whatever the protocol. The upstream's usage is in the event's buckets.
+type Said struct {
+	Text, Thinking, Signature string
+	Calls                     []Call
+	Finish                    llm.Finish
+	Usage                     llm.Usage
+}
+
+// Call is a tool call with its arguments as JSON.
+type Call struct{ ID, Name, Arguments string }
+
+const secret = "sk-secret-0123456789"
+
+// Run runs the suite; golden files are in testdata of the caller's folder.
+func Run(t *testing.T, p *Protocol) {
+	for _, endpoint := range []string{attempt.EndpointChat, attempt.EndpointMessages, attempt.EndpointResponses} {
+		if !p.New(nil).Offer(endpoint, &provider.Target{}).OK {
+			continue
+		}
+		t.Run(endpoint, func(t *testing.T) {
+			t.Run("requests", func(t *testing.T) { requests(t, p, endpoint) })
+			t.Run("answers", func(t *testing.T) { answers(t, p, endpoint) })
+			t.Run("faults", func(t *testing.T) { faults(t, p, endpoint) })
+		})
+	}
+}
+
+// place is an adapter in front of a scripted upstream.
+type place struct {
+	t        *testing.T
+	p        *Protocol
+	endpoint string
+	adapter  provider.Adapter
+	up       *upstream.Server
+}
+
+func at(t *testing.T, p *Protocol, endpoint string, lines ...string) *place {
+	transports := provider.NewTransports(nil)
+	t.Cleanup(transports.CloseIdle)
+	return &place{t, p, endpoint, p.New(transports), upstream.New(t, lines...)}
+}
+
+var parsers = map[string]func([]byte) (*llm.Facts, *llm.APIError){
+	attempt.EndpointChat: llm.ParseChat, attempt.EndpointMessages: llm.ParseMessages, attempt.EndpointResponses: llm.ParseResponses,
+}
+
+func (s *place) call(body string) *provider.Call {
+	s.t.Helper()
+	facts, err := parsers[s.endpoint]([]byte(body))
+	if err != nil {
+		s.t.Fatalf("%s: %v", body, err)
+	}
+	return &provider.Call{
+		Endpoint: s.endpoint, Facts: facts, Body: []byte(body), Model: "catalogue/model", UpstreamModel: s.p.Model, MaxOutput: 16000,
+		Target: &provider.Target{Provider: "p", BaseURL: s.up.URL + s.p.Base, AllowPrivate: true}, Secret: secret,
+		Timeouts: provider.Timeouts{Connect: time.Second, FirstByte: 2 * time.Second, FirstOutput: 2 * time.Second, Idle: time.Second, Total: 5 * time.Second},
+	}
+}
+
+// requests compares what upstreams are asked with golden files.
+func requests(t *testing.T, p *Protocol, endpoint string) {
+	for _, f := range features {
+		body := f.bodies[endpoint]
+		if body == "" {
+			continue
+		}
+		t.Run(f.name, func(t *testing.T) {
+			file := filepath.Join("testdata", endpoint, f.name+".txt")
+			if lacks := p.New(nil).Offer(endpoint, &provider.Target{}).Lacks; slices.Contains(lacks, f.needs) {
+				golden(t, file, "not possible in this protocol: a mapping is no candidate ("+f.needs+")\n")
+				return
+			}
+			s := at(t, p, endpoint, "200 json:"+strconv.Quote(p.Plain(Said{Text: "ok", Finish: llm.FinishStop})))
+			call := s.call(body)
+			answer, failure := s.adapter.Complete(context.Background(), call)
+			var got string
+			if failure != nil {
+				got = "refused: " + failure.Error() + "\n"
+			} else {
+				answer.Release()
+				sent := s.up.Calls()[0]
+				if sent.Path != p.Base+p.Path && endpoint != p.Native {
+					t.Errorf("sent to %s, want %s", sent.Path, p.Base+p.Path)
+				}
+				var b bytes.Buffer
+				if err := json.Indent(&b, sent.Body, "", "  "); err != nil {
+					t.Fatalf("sent what is no JSON: %v\n%s", err, sent.Body)
+				}
+				got = b.String() + "\n"
+				if len(call.Stripped) > 0 {
+					got += "stripped: " + strings.Join(call.Stripped, " ") + "\n"
+				}
+			}
+			golden(t, file, got)
+		})
+	}
+}
+
+func golden(t *testing.T, file, got string) {
+	t.Helper()
+	if *update {
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatalf("%v (go test -update writes it)", err)
+	}
+	if got != string(want) {
+		t.Errorf("%s\ngot  %s\nwant %s", file, got, want)
+	}
+}
+
+// answers compares what clients see of every kind of answer.
+func answers(t *testing.T, p *Protocol, endpoint string) {
+	usage := llm.Usage{InputTokens: 100, CachedInputTokens: 60, OutputTokens: 20, Source: attempt.UsageReported}
+	for name, said := range map[string]Said{
+		"text":       {Text: "Hello “wörld” \\ \n🙂", Finish: llm.FinishStop, Usage: usage},
+		"length":     {Text: "Hel", Finish: llm.FinishLength, Usage: usage},
+		"filter":     {Text: "I", Finish: llm.FinishFilter, Usage: usage},
+		"thinking":   {Thinking: "Let me see", Text: "It is 4", Finish: llm.FinishStop, Usage: usage},
+		"tools":      {Text: "I look", Calls: []Call{{"call_1", "read", `{"path":"a \"b\"","n":1}`}, {"call_2", "list", `{}`}}, Finish: llm.FinishTools, Usage: usage},
+		"tools only": {Calls: []Call{{"call_1", "read", `{"path":"x"}`}}, Finish: llm.FinishTools, Usage: usage},
+		"no usage":   {Text: "Hello", Finish: llm.FinishStop},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := at(t, p, endpoint, "200 json:"+strconv.Quote(p.Plain(said)))
+			answer, failure := s.adapter.Complete(context.Background(), s.call(simple[endpoint]))
+			if failure != nil {
+				t.Fatal(failure)
+			}
+			check(t, p, "plain", readers[endpoint].plain(t, spliced(t, answer.Body, answer.SpliceAt)), said, &answer.Result)
+			if owned := endpoint != attempt.EndpointChat; answer.OwnMetadata != owned {
+				t.Errorf("own metadata %v", answer.OwnMetadata)
+			}
+
+			s = at(t, p, endpoint, "200 sse body:"+strconv.Quote(strings.Join(p.Events(said), "")))
+			r := s.relay(streaming(endpoint))
+			if r.err != nil {
+				t.Fatal(r.err)
+			}
+			check(t, p, "stream", readers[endpoint].stream(t, r.text), said, &r.result)
+			if r.splices != 1 {
+				t.Errorf("metadata has %d places", r.splices)
+			}
+			if sent := s.up.Calls()[0].Path; sent != p.Base+p.StreamPath && endpoint != p.Native {
+				t.Errorf("streamed from %s", sent)
+			}
+		})
+	}
+}
+
+func check(t *testing.T, p *Protocol, what string, got, want Said, r *provider.Result) {
+	t.Helper()
+	if want.Usage.Source == "" {
+		want.Usage.Source = attempt.UsageMissing
+	}
+	if r.Usage != want.Usage {
+		t.Errorf("%s: usage of the event\ngot  %+v\nwant %+v", what, r.Usage, want.Usage)
+	}
+	if r.FinishReason == "" || !r.Output || r.Status != 200 {
+		t.Errorf("%s: result %+v", what, *r)
+	}
+	want.Usage.Source, got.Usage.Source = "", ""
+	got.Signature = ""
+	if a, b := fmt.Sprintf("%+v", got), fmt.Sprintf("%+v", want); a != b {
+		t.Errorf("%s: the client sees\n%s\nwant\n%s", what, a, b)
+	}
+}
+
+// spliced puts metadata in, which must leave valid JSON.
+func spliced(t *testing.T, body []byte, at int) []byte {
+	t.Helper()
+	out := string(body[:at]) + `,"turnout":{"m":1}` + string(body[at:])
+	if !json.Valid([]byte(out)) {
+		t.Fatalf("spliced into invalid JSON: %s", out)
+	}
+	return []byte(out)
+}
+
+type relayed struct {
+	text    string
+	splices int
+	outputs int
+	result  provider.Result
+	err     *llm.Error
+}
+
+func (s *place) relay(body string) (r relayed) {
+	s.t.Helper()
+	call := s.call(body)
+	stream, failure := s.adapter.Stream(context.Background(), call)
+	if failure != nil {
+		return relayed{err: failure}
+	}
+	defer stream.Close()
+	for {
+		c, err := stream.Next()
+		switch {
+		case err == io.EOF:
+			r.result = stream.Result()
+			return r
+		case err != nil:
+			if !errors.As(err, &r.err) {
+				s.t.Fatal(err)
+			}
+			r.result = stream.Result()
+			return r
+		}
+		if c.Output {
+			r.outputs++
+		}
+		data := string(c.Data)
+		if c.SpliceAt > 0 {
+			r.splices++
+			data = data[:c.SpliceAt] + `,"turnout":{"m":1}` + data[c.SpliceAt:]
+		}
+		r.text += data
+	}
+}

@@ -1,0 +1,386 @@
+// Package chat translates OpenAI's chat completions to and from what llm holds of a request and an
+// answer. It is pure.
+package chat
+
+import (
+	"turnout/gateway/llm"
+	"turnout/internal/jsonx"
+)
+
+// Decode reads a request that llm.ParseChat has accepted. A part that cannot be understood is a
+// client_error with its path.
+func Decode(body []byte) (*llm.Request, *llm.Error) {
+	d := decoder{body: body, req: new(llm.Request), at: -1}
+	d.ResetLoose(body)
+	d.EachField(d.field)
+	if d.at >= 0 {
+		return nil, llm.InvalidRequest(body, d.at, d.problem)
+	}
+	return d.req, nil
+}
+
+type decoder struct {
+	jsonx.Cursor
+	body    []byte
+	req     *llm.Request
+	at      int // of the first part that cannot be understood; -1: none
+	problem string
+}
+
+func (d *decoder) wrong(at int, problem string) {
+	if d.at < 0 {
+		d.at, d.problem = at, problem
+	}
+}
+
+func (d *decoder) field(key []byte) {
+	r, s := d.req, &d.req.Sampling
+	switch string(key) {
+	case "model", "routing", "free_models_only", "no_reasoning", "session_id":
+	case "stream":
+		r.Stream = d.flag()
+	case "stream_options":
+		d.EachField(func(key []byte) {
+			if string(key) == "include_usage" {
+				r.IncludeUsage = d.flag()
+			}
+		})
+	case "messages":
+		d.EachItem(func(int) { d.message() })
+	case "max_tokens", "max_completion_tokens":
+		n, _ := jsonx.Int64(d.Raw())
+		r.MaxTokens = max(r.MaxTokens, n)
+	case "n":
+		d.Skip() // more than one is refused before
+	case "temperature":
+		s.Temperature = d.RawValue()
+	case "top_p":
+		s.TopP = d.RawValue()
+	case "top_k":
+		s.TopK = d.RawValue()
+	case "seed":
+		s.Seed = d.RawValue()
+	case "frequency_penalty":
+		s.FrequencyPenalty = d.RawValue()
+	case "presence_penalty":
+		s.PresencePenalty = d.RawValue()
+	case "logprobs":
+		s.LogProbs = d.RawValue()
+	case "top_logprobs":
+		s.TopLogProbs = d.RawValue()
+	case "logit_bias":
+		s.LogitBias = d.RawValue()
+	case "stop":
+		d.stop()
+	case "tools":
+		d.EachItem(func(int) { d.tool() })
+	case "tool_choice":
+		d.choice()
+	case "parallel_tool_calls":
+		r.Serial = d.Kind() == jsonx.Bool && !d.Bool()
+	case "response_format":
+		d.format()
+	case "reasoning_effort":
+		r.Reasoning.Effort = jsonx.RawText(d.RawString())
+	case "user":
+		r.User = d.RawString()
+	case "service_tier":
+		r.ServiceTier = jsonx.RawText(d.RawString())
+	default:
+		name := string(key)
+		if d.RawValue() != nil {
+			r.Unsaid = append(r.Unsaid, name)
+		}
+	}
+}
+
+func (d *decoder) flag() bool {
+	if d.Kind() != jsonx.Bool {
+		d.Skip()
+		return false
+	}
+	return d.Bool()
+}
+
+func (d *decoder) stop() {
+	if d.Kind() == jsonx.String {
+		d.req.Stop = append(d.req.Stop, d.Raw())
+		return
+	}
+	d.EachItem(func(int) {
+		if s := d.RawString(); s != nil {
+			d.req.Stop = append(d.req.Stop, s)
+		}
+	})
+}
+
+// message reads one message, whose fields may stand in any order.
+func (d *decoder) message() {
+	var role string
+	var parts, calls []llm.Part
+	var id, thinking llm.Raw
+	at := d.Pos()
+	d.EachField(func(key []byte) {
+		switch string(key) {
+		case "role":
+			role = jsonx.RawText(d.RawString())
+		case "content":
+			parts = d.content()
+		case "tool_calls":
+			d.EachItem(func(int) { calls = append(calls, d.call()) })
+		case "tool_call_id":
+			id = d.RawString()
+		case "refusal":
+			if text := d.RawString(); filled(text) {
+				parts = append(parts, llm.Part{Kind: llm.PartRefusal, Text: text})
+			}
+		case "reasoning_content":
+			thinking = d.RawString()
+		}
+	})
+	r := d.req
+	switch role {
+	case "system", "developer":
+		r.System = append(r.System, parts...)
+	case "user":
+		r.Messages = append(r.Messages, llm.Message{Parts: parts})
+	case "assistant":
+		if filled(thinking) {
+			parts = append([]llm.Part{{Kind: llm.PartThinking, Text: thinking}}, parts...)
+		}
+		r.Messages = append(r.Messages, llm.Message{Assistant: true, Parts: append(parts, calls...)})
+	case "tool":
+		if id == nil {
+			d.wrong(at, "is the result of a tool call and needs its tool_call_id")
+			return
+		}
+		result := llm.Part{Kind: llm.PartResult, ID: id, Parts: parts}
+		// All results of a turn make one message: that is how other protocols have them.
+		if n := len(r.Messages); n > 0 && !r.Messages[n-1].Assistant && onlyResults(r.Messages[n-1].Parts) {
+			r.Messages[n-1].Parts = append(r.Messages[n-1].Parts, result)
+			return
+		}
+		r.Messages = append(r.Messages, llm.Message{Parts: []llm.Part{result}})
+	default:
+		d.wrong(at, "has a role that is none of system, developer, user, assistant and tool")
+	}
+}
+
+func onlyResults(parts []llm.Part) bool {
+	for i := range parts {
+		if parts[i].Kind != llm.PartResult {
+			return false
+		}
+	}
+	return len(parts) > 0
+}
+
+func filled(raw []byte) bool { return len(raw) > len(`""`) }
+
+func (d *decoder) content() (parts []llm.Part) {
+	if d.Kind() == jsonx.String {
+		if text := d.Raw(); filled(text) {
+			parts = append(parts, llm.Part{Kind: llm.PartText, Text: text})
+		}
+		return parts
+	}
+	d.EachItem(func(int) {
+		if p, ok := d.part(); ok {
+			parts = append(parts, p)
+		}
+	})
+	return parts
+}
+
+func (d *decoder) part() (p llm.Part, ok bool) {
+	at := d.Pos()
+	var kind string
+	d.EachField(func(key []byte) {
+		switch string(key) {
+		case "type":
+			kind = jsonx.RawText(d.RawString())
+		case "text", "refusal":
+			p.Text = d.RawString()
+		case "image_url":
+			if d.Kind() == jsonx.String {
+				p.SetSource(d.Raw())
+				return
+			}
+			d.EachField(func(key []byte) {
+				switch string(key) {
+				case "url":
+					p.SetSource(d.RawString())
+				case "detail":
+					p.Detail = d.RawString()
+				}
+			})
+		case "file":
+			d.EachField(func(key []byte) {
+				switch string(key) {
+				case "file_data":
+					p.SetSource(d.RawString())
+				case "filename":
+					p.Name = d.RawString()
+				}
+			})
+		case "input_audio":
+			d.EachField(func(key []byte) {
+				switch string(key) {
+				case "data":
+					p.Data = d.RawString()
+				case "format":
+					p.Media = "audio/" + jsonx.RawText(d.RawString())
+				}
+			})
+		case "cache_control":
+			p.Cache = d.RawValue()
+		}
+	})
+	switch kind {
+	case "text":
+		p.Kind = llm.PartText
+		return p, filled(p.Text)
+	case "refusal":
+		p.Kind = llm.PartRefusal
+		return p, filled(p.Text)
+	case "image_url":
+		p.Kind = llm.PartImage
+	case "file":
+		p.Kind = llm.PartDocument
+	case "input_audio":
+		p.Kind = llm.PartAudio
+	default:
+		d.wrong(at, "is of a type that this provider's protocol cannot say: use text, image_url, file or input_audio")
+		return p, false
+	}
+	if p.Data == nil && p.URL == nil {
+		d.wrong(at, "holds neither data nor an address")
+		return p, false
+	}
+	return p, true
+}
+
+func (d *decoder) call() llm.Part {
+	p := llm.Part{Kind: llm.PartCall}
+	d.EachField(func(key []byte) {
+		switch string(key) {
+		case "id":
+			p.ID = d.RawString()
+		case "function":
+			d.EachField(func(key []byte) {
+				switch string(key) {
+				case "name":
+					p.Name = d.RawString()
+				case "arguments":
+					p.Input = Arguments(d.RawString())
+				}
+			})
+		}
+	})
+	return p
+}
+
+// Arguments makes an object of the text of one. What a model wrote that is none is kept under a key
+// of its own.
+func Arguments(raw llm.Raw) llm.Raw {
+	text := []byte(jsonx.RawText(raw))
+	if len(text) == 0 {
+		return llm.Raw("{}")
+	}
+	var c jsonx.Cursor
+	c.ResetLoose(text)
+	kind := c.Kind()
+	c.Skip()
+	if c.End() == nil && kind == jsonx.Object {
+		return text
+	}
+	return append(append([]byte(`{"arguments":`), raw...), '}')
+}
+
+func (d *decoder) tool() {
+	at := d.Pos()
+	var kind string
+	var t llm.Tool
+	d.EachField(func(key []byte) {
+		switch string(key) {
+		case "type":
+			kind = jsonx.RawText(d.RawString())
+		case "cache_control":
+			t.Cache = d.RawValue()
+		case "function":
+			d.EachField(func(key []byte) {
+				switch string(key) {
+				case "name":
+					t.Name = d.RawString()
+				case "description":
+					t.Description = d.RawString()
+				case "parameters":
+					t.Schema = d.RawValue()
+				case "strict":
+					t.Strict = d.RawValue()
+				}
+			})
+		}
+	})
+	if kind != "function" || t.Name == nil {
+		d.wrong(at, "is no function with a name, which is the only kind of tool that this provider's protocol can say")
+		return
+	}
+	d.req.Tools = append(d.req.Tools, t)
+}
+
+func (d *decoder) choice() {
+	c, at := &d.req.Choice, d.Pos()
+	if d.Kind() == jsonx.String {
+		switch jsonx.RawText(d.Raw()) {
+		case "auto":
+			c.Mode = llm.ChoiceAuto
+		case "none":
+			c.Mode = llm.ChoiceNone
+		case "required":
+			c.Mode = llm.ChoiceRequired
+		default:
+			d.wrong(at, "must be auto, none, required, or an object that names a function")
+		}
+		return
+	}
+	if d.Kind() != jsonx.Object {
+		d.Skip()
+		return
+	}
+	d.EachField(func(key []byte) {
+		if string(key) == "function" {
+			d.EachField(func(key []byte) {
+				if string(key) == "name" {
+					c.Mode, c.Name = llm.ChoiceNamed, d.RawString()
+				}
+			})
+		}
+	})
+	if c.Name == nil {
+		d.wrong(at, "must name a function")
+	}
+}
+
+func (d *decoder) format() {
+	f := &d.req.Format
+	d.EachField(func(key []byte) {
+		switch string(key) {
+		case "type":
+			if f.Kind = jsonx.RawText(d.RawString()); f.Kind == "text" {
+				f.Kind = ""
+			}
+		case "json_schema":
+			d.EachField(func(key []byte) {
+				switch string(key) {
+				case "name":
+					f.Name = d.RawString()
+				case "schema":
+					f.Schema = d.RawValue()
+				case "strict":
+					f.Strict = d.RawValue()
+				}
+			})
+		}
+	})
+}

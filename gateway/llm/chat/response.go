@@ -1,0 +1,196 @@
+package chat
+
+import (
+	"errors"
+	"strconv"
+
+	"turnout/gateway/llm"
+	"turnout/internal/jsonx"
+)
+
+// ErrNoAnswer is returned for JSON that holds no answer.
+var ErrNoAnswer = errors.New("an answer without choices")
+
+var errFailed = errors.New(`an answer that ended with finish_reason "error"`)
+
+// Finishes are the finish reasons of chat and what they mean.
+var finishes = map[string]llm.Finish{
+	"stop": llm.FinishStop, "length": llm.FinishLength, "tool_calls": llm.FinishTools,
+	"function_call": llm.FinishTools, "content_filter": llm.FinishFilter,
+}
+
+func finishOf(word string) llm.Finish {
+	if f, ok := finishes[word]; ok {
+		return f
+	}
+	return llm.FinishStop
+}
+
+// Word is what chat calls a reason.
+func Word(f llm.Finish) string {
+	switch f {
+	case llm.FinishLength:
+		return "length"
+	case llm.FinishTools:
+		return "tool_calls"
+	case llm.FinishFilter:
+		return "content_filter"
+	}
+	return "stop"
+}
+
+// DecodeResponse reads a plain answer. contextLimit bounds what is believed of its usage.
+func DecodeResponse(body []byte, contextLimit int64) (*llm.Response, error) {
+	r := &llm.Response{Usage: llm.NoUsage()}
+	var d decoder
+	d.ResetLoose(body)
+	choices := 0
+	d.EachField(func(key []byte) {
+		switch string(key) {
+		case "id":
+			r.ID = d.RawString()
+		case "usage":
+			if raw := d.RawValue(); raw != nil {
+				r.Usage = llm.OpenAIUsage(raw, contextLimit)
+			}
+		case "choices":
+			d.EachItem(func(i int) {
+				choices++
+				if i == 0 {
+					d.answer(r)
+				}
+			})
+		}
+	})
+	if err := d.End(); err != nil {
+		return nil, err
+	}
+	switch {
+	case choices == 0:
+		return nil, ErrNoAnswer
+	case r.Upstream == "error":
+		return nil, errFailed
+	}
+	return r, nil
+}
+
+func (d *decoder) answer(r *llm.Response) {
+	d.EachField(func(key []byte) {
+		switch string(key) {
+		case "finish_reason":
+			r.Upstream = jsonx.RawText(d.RawString())
+			r.Finish = finishOf(r.Upstream)
+		case "message":
+			r.Parts = d.said()
+		}
+	})
+}
+
+func (d *decoder) said() (parts []llm.Part) {
+	var thinking, refusal llm.Raw
+	var content, calls []llm.Part
+	d.EachField(func(key []byte) {
+		switch string(key) {
+		case "content":
+			content = d.content()
+		case "reasoning_content", "reasoning":
+			if text := d.RawString(); filled(text) {
+				thinking = text
+			}
+		case "refusal":
+			refusal = d.RawString()
+		case "tool_calls":
+			d.EachItem(func(int) { calls = append(calls, d.call()) })
+		}
+	})
+	if filled(thinking) {
+		parts = append(parts, llm.Part{Kind: llm.PartThinking, Text: thinking})
+	}
+	parts = append(parts, content...)
+	if filled(refusal) {
+		parts = append(parts, llm.Part{Kind: llm.PartRefusal, Text: refusal})
+	}
+	for i := range calls {
+		if calls[i].ID == nil { // other protocols cannot do without
+			calls[i].ID = strconv.AppendQuote(nil, "call_"+strconv.Itoa(i))
+		}
+	}
+	return append(parts, calls...)
+}
+
+// AppendResponse appends the answer for a client that speaks chat completions.
+func AppendResponse(dst []byte, r *llm.Response, s llm.Stamp) []byte {
+	b := append(dst, '{')
+	b = append(appendID(jsonx.AddKey(b, "id"), r.ID, s), `,"object":"chat.completion"`...)
+	b = jsonx.AddInt(b, "created", s.Created)
+	b = jsonx.AddString(b, "model", s.Model)
+	b = append(b, `,"choices":[{"index":0,"message":{"role":"assistant","content":`...)
+	text := Joined(r.Parts, llm.PartText)
+	if text == nil {
+		text = llm.Raw("null")
+	}
+	b = append(b, text...)
+	b = jsonx.Add(b, "refusal", Joined(r.Parts, llm.PartRefusal))
+	b = jsonx.Add(b, "reasoning_content", Joined(r.Parts, llm.PartThinking))
+	calls := 0
+	for i := range r.Parts {
+		p := &r.Parts[i]
+		if p.Kind != llm.PartCall {
+			continue
+		}
+		if calls == 0 {
+			b = append(b, `,"tool_calls":[`...)
+		}
+		b = appendCall(jsonx.Comma(b), p)
+		calls++
+	}
+	if calls > 0 {
+		b = append(b, ']')
+	}
+	b = append(b, '}')
+	b = append(jsonx.AddString(b, "finish_reason", Word(r.Finish)), "}]"...)
+	b = AppendUsage(b, &r.Usage)
+	return append(b, '}')
+}
+
+func appendID(b []byte, id llm.Raw, s llm.Stamp) []byte {
+	if filled(id) {
+		return append(b, id...)
+	}
+	return jsonx.AppendString(b, "chatcmpl-"+s.ID)
+}
+
+// Joined is the text of all parts of a kind as one raw string, nil if there are none.
+func Joined(parts []llm.Part, kind llm.PartKind) llm.Raw {
+	var out llm.Raw
+	for i := range parts {
+		p := &parts[i]
+		switch {
+		case p.Kind != kind || len(p.Text) < 2:
+		case out == nil:
+			out = p.Text[:len(p.Text):len(p.Text)]
+		default:
+			out = append(out[:len(out)-1:len(out)-1], p.Text[1:]...)
+		}
+	}
+	return out
+}
+
+// AppendUsage appends the field usage, or nothing where none was reported.
+func AppendUsage(b []byte, u *llm.Usage) []byte {
+	if !u.Reported() {
+		return b
+	}
+	b = append(jsonx.AddKey(b, "usage"), '{')
+	b = jsonx.AddInt(b, "prompt_tokens", u.InputTokens)
+	b = jsonx.AddInt(b, "completion_tokens", u.OutputTokens)
+	b = jsonx.AddInt(b, "total_tokens", u.InputTokens+u.OutputTokens)
+	b = append(jsonx.AddKey(b, "prompt_tokens_details"), '{')
+	b = jsonx.AddInt(b, "cached_tokens", u.CachedInputTokens)
+	if written := u.CacheWriteTokens + u.CacheWrite1hTokens; written > 0 {
+		b = jsonx.AddInt(b, "cache_write_tokens", written)
+	}
+	b = append(b, '}')
+	b = append(jsonx.AddKey(b, "completion_tokens_details"), '{')
+	return append(jsonx.AddInt(b, "reasoning_tokens", u.ReasoningTokens), "}}"...)
+}

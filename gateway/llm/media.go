@@ -1,0 +1,61 @@
+package llm
+
+import (
+	"bytes"
+	"encoding/base64"
+	"strings"
+
+	"turnout/internal/jsonx"
+)
+
+// SetSource takes a raw string that is an address or a data: address in.
+func (p *Part) SetSource(raw Raw) {
+	rest, inline := bytes.CutPrefix(raw, []byte(`"data:`))
+	if !inline {
+		if len(raw) > len(`""`) {
+			p.URL = raw
+		}
+		return
+	}
+	head, data, ok := bytes.Cut(rest, []byte(","))
+	media, encoded := strings.CutSuffix(string(head), ";base64")
+	if !ok || strings.ContainsAny(media, `"\`) {
+		return
+	}
+	p.Media, _, _ = strings.Cut(media, ";")
+	if encoded {
+		p.Data = append(append(make(Raw, 0, len(data)+1), '"'), data...)
+		return
+	}
+	text := jsonx.RawText(append([]byte{'"'}, data...))
+	p.Data = jsonx.AppendString(nil, base64.StdEncoding.EncodeToString([]byte(text)))
+}
+
+// AppendDataURL appends the part's data as a raw string with a data: address.
+func (p *Part) AppendDataURL(dst []byte) []byte {
+	dst = append(dst, `"data:`...)
+	dst = append(dst, p.Media...)
+	dst = append(dst, `;base64,`...)
+	return append(dst, p.Data[1:]...)
+}
+
+// SafeBase64 says whether a raw string is base64, with or without padding.
+func SafeBase64(raw []byte) bool {
+	if len(raw) < 2 {
+		return false
+	}
+	body := bytes.TrimRight(raw[1:len(raw)-1], "=")
+	for _, c := range body {
+		if !base64Bytes[c] {
+			return false
+		}
+	}
+	return len(body) > 0 && len(body)%4 != 1
+}
+
+var base64Bytes = func() (t [256]bool) {
+	for _, c := range "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/" {
+		t[c] = true
+	}
+	return t
+}()

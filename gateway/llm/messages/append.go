@@ -1,0 +1,316 @@
+package messages
+
+import (
+	"strconv"
+	"strings"
+
+	"turnout/gateway/llm"
+	"turnout/internal/jsonx"
+)
+
+// Append appends the request for an upstream that speaks Messages, and returns the names of what of it
+// could not be said.
+func Append(dst []byte, r *llm.Request, s llm.Sending) (out []byte, stripped []string) {
+	stripped = append(stripped, r.Unsaid...)
+	b := jsonx.AddString(append(dst, '{'), "model", s.Model)
+	limit := r.MaxTokens
+	if limit == 0 {
+		limit = s.MaxTokens
+	}
+	b = jsonx.AddInt(b, "max_tokens", limit)
+	b = appendSystem(b, r)
+	b = jsonx.AddKey(b, "messages")
+	b = append(b, '[')
+	unsigned := false
+	var last *llm.Message
+	for i := range r.Messages {
+		b, last = appendTurn(b, &r.Messages[i], last, &unsigned)
+	}
+	if last != nil {
+		b = append(b, "]}"...)
+	}
+	b = append(b, ']')
+	if unsigned {
+		stripped = append(stripped, "reasoning_content")
+	}
+	b = appendTools(b, r, s)
+	thinks, b := appendReasoning(b, r, s, limit)
+	if !thinks && (r.Reasoning.Mode == llm.ThinkingOn || r.Reasoning.Effort != "" && r.Reasoning.Effort != "none") {
+		stripped = append(stripped, "reasoning_effort")
+	}
+	b, stripped = appendSampling(b, r, thinks, stripped)
+	if len(r.Stop) > 0 {
+		b = append(jsonx.AddKey(b, "stop_sequences"), '[')
+		for _, text := range r.Stop {
+			b = append(jsonx.Comma(b), text...)
+		}
+		b = append(b, ']')
+	}
+	if filled(r.User) {
+		b = append(jsonx.Add(append(jsonx.AddKey(b, "metadata"), '{'), "user_id", r.User), '}')
+	}
+	switch r.ServiceTier {
+	case "auto", "priority":
+		b = jsonx.AddString(b, "service_tier", "auto")
+	case "default":
+		b = jsonx.AddString(b, "service_tier", "standard_only")
+	}
+	if r.Stream {
+		b = append(b, `,"stream":true`...)
+	}
+	return append(b, '}'), stripped
+}
+
+func appendSystem(b []byte, r *llm.Request) []byte {
+	if len(r.System) == 0 {
+		return b
+	}
+	b = append(jsonx.AddKey(b, "system"), '[')
+	for i := range r.System {
+		if p := &r.System[i]; p.Kind == llm.PartText {
+			b = appendBlock(jsonx.Comma(b), p)
+		}
+	}
+	return append(b, ']')
+}
+
+// appendTurn appends what a turn says to the message before it where both are of one role, else as a
+// message of its own. The message is left open.
+func appendTurn(b []byte, m, last *llm.Message, unsigned *bool) ([]byte, *llm.Message) {
+	for i := range m.Parts {
+		p := &m.Parts[i]
+		switch {
+		case p.Kind == llm.PartThinking && !filled(p.Signature) && !filled(p.Redacted):
+			*unsigned = true // Anthropic takes back its own reasoning only
+			continue
+		case p.Kind == llm.PartAudio:
+			continue // a request with audio is not sent here
+		}
+		if last == nil || last.Assistant != m.Assistant {
+			if last != nil {
+				b = append(b, "]}"...)
+			}
+			role := `{"role":"user","content":[`
+			if m.Assistant {
+				role = `{"role":"assistant","content":[`
+			}
+			b, last = append(jsonx.Comma(b), role...), m
+		}
+		b = appendBlock(jsonx.Comma(b), p)
+	}
+	return b, last
+}
+
+func appendBlock(b []byte, p *llm.Part) []byte {
+	b = append(b, '{')
+	switch p.Kind {
+	case llm.PartText, llm.PartRefusal:
+		b = jsonx.Add(jsonx.AddString(b, "type", "text"), "text", p.Text)
+	case llm.PartImage:
+		b = appendSource(jsonx.AddString(b, "type", "image"), p)
+	case llm.PartDocument:
+		b = appendSource(jsonx.AddString(b, "type", "document"), p)
+		b = jsonx.Add(b, "title", p.Name)
+	case llm.PartThinking:
+		if filled(p.Redacted) {
+			b = jsonx.Add(jsonx.AddString(b, "type", "redacted_thinking"), "data", p.Redacted)
+			break
+		}
+		b = jsonx.Add(jsonx.AddString(b, "type", "thinking"), "thinking", p.Text)
+		b = jsonx.Add(b, "signature", p.Signature)
+	case llm.PartCall:
+		b = jsonx.Add(jsonx.AddString(b, "type", "tool_use"), "id", p.ID)
+		b = jsonx.Add(b, "name", p.Name)
+		b = jsonx.Add(b, "input", p.Input)
+	case llm.PartResult:
+		b = jsonx.Add(jsonx.AddString(b, "type", "tool_result"), "tool_use_id", p.ID)
+		b = append(jsonx.AddKey(b, "content"), '[')
+		for i := range p.Parts {
+			b = appendBlock(jsonx.Comma(b), &p.Parts[i])
+		}
+		b = append(b, ']')
+		if p.Failed {
+			b = append(b, `,"is_error":true`...)
+		}
+	}
+	b = jsonx.Add(b, "cache_control", p.Cache)
+	return append(b, '}')
+}
+
+func appendSource(b []byte, p *llm.Part) []byte {
+	b = append(jsonx.AddKey(b, "source"), '{')
+	if p.URL != nil {
+		return append(jsonx.Add(jsonx.AddString(b, "type", "url"), "url", p.URL), '}')
+	}
+	b = jsonx.AddString(jsonx.AddString(b, "type", "base64"), "media_type", p.Media)
+	return append(jsonx.Add(b, "data", p.Data), '}')
+}
+
+func appendTools(b []byte, r *llm.Request, s llm.Sending) []byte {
+	if len(r.Tools) == 0 {
+		return b
+	}
+	b = append(jsonx.AddKey(b, "tools"), '[')
+	for i := range r.Tools {
+		t := &r.Tools[i]
+		b = jsonx.Add(append(jsonx.Comma(b), '{'), "name", t.Name)
+		b = jsonx.Add(b, "description", t.Description)
+		schema := t.Schema
+		if schema == nil {
+			schema = llm.Raw(`{"type":"object","properties":{}}`) // it is demanded
+		}
+		b = jsonx.Add(b, "input_schema", schema)
+		if string(t.Strict) == "true" {
+			b = jsonx.Add(b, "strict", t.Strict)
+		}
+		b = append(jsonx.Add(b, "cache_control", t.Cache), '}')
+	}
+	b = append(b, ']')
+	mode := r.Choice.Mode
+	if s.AnyTool && mode != llm.ChoiceUnset {
+		mode = llm.ChoiceAuto
+	}
+	word := map[llm.ChoiceMode]string{
+		llm.ChoiceUnset: "auto", llm.ChoiceAuto: "auto", llm.ChoiceNone: "none", llm.ChoiceRequired: "any", llm.ChoiceNamed: "tool",
+	}[mode]
+	if mode == llm.ChoiceUnset && !r.Serial {
+		return b
+	}
+	b = jsonx.AddString(append(jsonx.AddKey(b, "tool_choice"), '{'), "type", word)
+	if mode == llm.ChoiceNamed {
+		b = jsonx.Add(b, "name", r.Choice.Name)
+	}
+	if r.Serial && mode != llm.ChoiceNone {
+		b = append(b, `,"disable_parallel_tool_use":true`...)
+	}
+	return append(b, '}')
+}
+
+// leastBudget is the smallest budget that Anthropic takes.
+const leastBudget = 1024
+
+var budgets = map[string]int64{"minimal": 1024, "low": 2048, "medium": 8192, "high": 24576, "xhigh": 32768, "max": 49152}
+
+// appendReasoning appends how the model is to think and in which form it is to answer, and says whether
+// it thinks.
+func appendReasoning(b []byte, r *llm.Request, s llm.Sending, limit int64) (thinks bool, out []byte) {
+	t := &r.Reasoning
+	effort := t.Effort
+	wanted := t.Mode == llm.ThinkingOn || t.Mode == llm.ThinkingUnset && effort != "" && effort != "none"
+	if wanted && canThink(r) {
+		switch {
+		case Adaptive(s.Model):
+			b, thinks = append(b, `,"thinking":{"type":"adaptive"}`...), true
+		default:
+			budget := t.Budget
+			if budget == 0 {
+				if budget = budgets[effort]; budget == 0 {
+					budget = budgets["medium"]
+				}
+			}
+			if budget = min(budget, limit-1); budget >= leastBudget {
+				b = append(jsonx.AddInt(append(b, `,"thinking":{"type":"enabled"`...), "budget_tokens", budget), '}')
+				thinks = true
+			}
+			effort = ""
+		}
+	} else {
+		effort = ""
+	}
+	if effort == "minimal" {
+		effort = "low"
+	}
+	if effort == "" && r.Format.Kind != "json_schema" {
+		return thinks, b
+	}
+	b = append(jsonx.AddKey(b, "output_config"), '{')
+	if effort != "" {
+		b = jsonx.AddString(b, "effort", effort)
+	}
+	if r.Format.Kind == "json_schema" {
+		b = append(jsonx.Add(append(jsonx.AddKey(b, "format"), `{"type":"json_schema"`...), "schema", r.Format.Schema), '}')
+	}
+	return thinks, append(b, '}')
+}
+
+// canThink: Anthropic refuses to think where a tool is forced, and where the tool calls of the turn
+// under way come without the reasoning before them.
+func canThink(r *llm.Request) bool {
+	if r.Choice.Mode == llm.ChoiceRequired || r.Choice.Mode == llm.ChoiceNamed {
+		return false
+	}
+	for i := len(r.Messages) - 1; i >= 0; i-- {
+		m := &r.Messages[i]
+		if !m.Assistant {
+			if hasKind(m.Parts, llm.PartResult) {
+				continue
+			}
+			return true
+		}
+		if hasKind(m.Parts, llm.PartCall) {
+			first := &m.Parts[0]
+			return first.Kind == llm.PartThinking && (filled(first.Signature) || filled(first.Redacted))
+		}
+		return true
+	}
+	return true
+}
+
+func hasKind(parts []llm.Part, kind llm.PartKind) bool {
+	for i := range parts {
+		if parts[i].Kind == kind {
+			return true
+		}
+	}
+	return false
+}
+
+// Adaptive says whether a model decides itself how long it thinks: Claude from 4.6 on.
+func Adaptive(model string) bool {
+	i := strings.Index(model, "claude-")
+	if i < 0 {
+		return true
+	}
+	words := strings.FieldsFunc(model[i+len("claude-"):], func(r rune) bool { return r == '-' || r == '.' || r == '@' || r == ':' })
+	var version [2]int
+	n := 0
+	for _, w := range words {
+		if v, err := strconv.Atoi(w); err == nil && v < 100 && n < len(version) {
+			version[n] = v
+			n++
+		}
+	}
+	return n == 0 || version[0] > 4 || version[0] == 4 && version[1] >= 6
+}
+
+// appendSampling appends what Anthropic knows of sampling; where the model thinks it takes none.
+func appendSampling(b []byte, r *llm.Request, thinks bool, stripped []string) ([]byte, []string) {
+	p := &r.Sampling
+	drop := func(raw llm.Raw, name string) {
+		if raw != nil && string(raw) != "false" {
+			stripped = append(stripped, name)
+		}
+	}
+	keep := func(raw llm.Raw, name string) {
+		if thinks {
+			drop(raw, name)
+			return
+		}
+		b = jsonx.Add(b, name, raw)
+	}
+	if v, err := strconv.ParseFloat(string(p.Temperature), 64); err == nil && v > 1 && !thinks {
+		b = jsonx.Add(b, "temperature", llm.Raw("1")) // the most it takes
+		stripped = append(stripped, "temperature")
+	} else {
+		keep(p.Temperature, "temperature")
+	}
+	keep(p.TopP, "top_p")
+	keep(p.TopK, "top_k")
+	drop(p.Seed, "seed")
+	drop(p.FrequencyPenalty, "frequency_penalty")
+	drop(p.PresencePenalty, "presence_penalty")
+	drop(p.LogProbs, "logprobs")
+	drop(p.TopLogProbs, "top_logprobs")
+	drop(p.LogitBias, "logit_bias")
+	return b, stripped
+}

@@ -1,0 +1,300 @@
+// Package messages translates Anthropic's Messages to and from what llm holds of a request and an
+// answer. It is pure.
+package messages
+
+import (
+	"turnout/gateway/llm"
+	"turnout/internal/jsonx"
+)
+
+// Decode reads a request that llm.ParseMessages has accepted. A part that cannot be understood is a
+// client_error with its path.
+func Decode(body []byte) (*llm.Request, *llm.Error) {
+	d := decoder{body: body, req: new(llm.Request), at: -1}
+	d.ResetLoose(body)
+	d.EachField(d.field)
+	if d.at >= 0 {
+		return nil, llm.InvalidRequest(body, d.at, d.problem)
+	}
+	return d.req, nil
+}
+
+type decoder struct {
+	jsonx.Cursor
+	body    []byte
+	req     *llm.Request
+	at      int // of the first part that cannot be understood; -1: none
+	problem string
+}
+
+func (d *decoder) wrong(at int, problem string) {
+	if d.at < 0 {
+		d.at, d.problem = at, problem
+	}
+}
+
+func (d *decoder) field(key []byte) {
+	r := d.req
+	switch string(key) {
+	case "model", "routing", "free_models_only", "no_reasoning", "session_id":
+	case "stream":
+		r.Stream = d.Kind() == jsonx.Bool && d.Bool()
+	case "system":
+		r.System = d.content()
+	case "messages":
+		d.EachItem(func(int) { d.message() })
+	case "max_tokens":
+		r.MaxTokens, _ = jsonx.Int64(d.Raw())
+	case "temperature":
+		r.Sampling.Temperature = d.RawValue()
+	case "top_p":
+		r.Sampling.TopP = d.RawValue()
+	case "top_k":
+		r.Sampling.TopK = d.RawValue()
+	case "stop_sequences":
+		d.EachItem(func(int) {
+			if s := d.RawString(); s != nil {
+				r.Stop = append(r.Stop, s)
+			}
+		})
+	case "tools":
+		d.EachItem(func(int) { d.tool() })
+	case "tool_choice":
+		d.choice()
+	case "thinking":
+		d.thinking()
+	case "output_config":
+		d.EachField(func(key []byte) {
+			switch string(key) {
+			case "effort":
+				r.Reasoning.Effort = jsonx.RawText(d.RawString())
+			case "format":
+				d.format()
+			}
+		})
+	case "output_format":
+		d.format()
+	case "metadata":
+		d.EachField(func(key []byte) {
+			if string(key) == "user_id" {
+				r.User = d.RawString()
+			}
+		})
+	case "service_tier":
+		switch jsonx.RawText(d.RawString()) {
+		case "standard_only":
+			r.ServiceTier = "default"
+		}
+	default:
+		name := string(key)
+		if d.RawValue() != nil {
+			r.Unsaid = append(r.Unsaid, name)
+		}
+	}
+}
+
+func (d *decoder) format() {
+	f := &d.req.Format
+	d.EachField(func(key []byte) {
+		switch string(key) {
+		case "type":
+			f.Kind = jsonx.RawText(d.RawString())
+		case "schema":
+			f.Schema = d.RawValue()
+		}
+	})
+	if f.Kind == "json_schema" {
+		f.Strict = llm.Raw("true") // Anthropic's always is
+	}
+}
+
+func (d *decoder) thinking() {
+	t := &d.req.Reasoning
+	d.EachField(func(key []byte) {
+		switch string(key) {
+		case "type":
+			switch jsonx.RawText(d.RawString()) {
+			case "enabled", "adaptive":
+				t.Mode = llm.ThinkingOn
+			case "disabled":
+				t.Mode = llm.ThinkingOff
+			}
+		case "budget_tokens":
+			t.Budget, _ = jsonx.Int64(d.Raw())
+		}
+	})
+}
+
+func (d *decoder) message() {
+	var role string
+	var parts []llm.Part
+	d.EachField(func(key []byte) {
+		switch string(key) {
+		case "role":
+			role = jsonx.RawText(d.RawString())
+		case "content":
+			parts = d.content()
+		}
+	})
+	if role == "system" {
+		d.req.System = append(d.req.System, parts...)
+		return
+	}
+	d.req.Messages = append(d.req.Messages, llm.Message{Assistant: role == "assistant", Parts: parts})
+}
+
+func filled(raw []byte) bool { return len(raw) > len(`""`) }
+
+func (d *decoder) content() (parts []llm.Part) {
+	if d.Kind() == jsonx.String {
+		if text := d.Raw(); filled(text) {
+			parts = append(parts, llm.Part{Kind: llm.PartText, Text: text})
+		}
+		return parts
+	}
+	d.EachItem(func(int) {
+		if p, ok := d.block(); ok {
+			parts = append(parts, p)
+		}
+	})
+	return parts
+}
+
+func (d *decoder) block() (p llm.Part, ok bool) {
+	at := d.Pos()
+	var kind string
+	d.EachField(func(key []byte) {
+		switch string(key) {
+		case "type":
+			kind = jsonx.RawText(d.RawString())
+		case "text", "thinking":
+			p.Text = d.RawString()
+		case "signature":
+			p.Signature = d.RawString()
+		case "data":
+			p.Redacted = d.RawString()
+		case "id", "tool_use_id":
+			p.ID = d.RawString()
+		case "name", "title":
+			p.Name = d.RawString()
+		case "input":
+			p.Input = d.RawValue()
+		case "content":
+			p.Parts = d.content()
+		case "is_error":
+			p.Failed = d.Kind() == jsonx.Bool && d.Bool()
+		case "cache_control":
+			p.Cache = d.RawValue()
+		case "source":
+			d.source(&p)
+		}
+	})
+	switch kind {
+	case "text":
+		p.Kind = llm.PartText
+		return p, filled(p.Text)
+	case "image":
+		p.Kind = llm.PartImage
+	case "document":
+		p.Kind = llm.PartDocument
+		if p.Text != nil { // its text came as text
+			p.Kind = llm.PartText
+			return p, filled(p.Text)
+		}
+	case "thinking", "redacted_thinking":
+		p.Kind = llm.PartThinking
+		return p, true
+	case "tool_use":
+		p.Kind = llm.PartCall
+		if p.Input == nil {
+			p.Input = llm.Raw("{}")
+		}
+		return p, true
+	case "tool_result":
+		p.Kind = llm.PartResult
+		return p, true
+	default:
+		d.wrong(at, "is of a type that this provider's protocol cannot say: use text, image, document, thinking, tool_use or tool_result")
+		return p, false
+	}
+	if p.Data == nil && p.URL == nil {
+		d.wrong(at, "has a source that this provider's protocol cannot say: use base64 or url")
+		return p, false
+	}
+	return p, true
+}
+
+func (d *decoder) source(p *llm.Part) {
+	var kind string
+	var data llm.Raw
+	d.EachField(func(key []byte) {
+		switch string(key) {
+		case "type":
+			kind = jsonx.RawText(d.RawString())
+		case "media_type":
+			p.Media = jsonx.RawText(d.RawString())
+		case "data":
+			data = d.RawString()
+		case "url":
+			p.URL = d.RawString()
+		}
+	})
+	switch kind {
+	case "base64":
+		p.Data = data
+	case "text":
+		p.Text = data
+	}
+}
+
+func (d *decoder) tool() {
+	at := d.Pos()
+	kind := "custom"
+	var t llm.Tool
+	d.EachField(func(key []byte) {
+		switch string(key) {
+		case "type":
+			if word := d.RawString(); word != nil {
+				kind = jsonx.RawText(word)
+			}
+		case "name":
+			t.Name = d.RawString()
+		case "description":
+			t.Description = d.RawString()
+		case "input_schema":
+			t.Schema = d.RawValue()
+		case "strict":
+			t.Strict = d.RawValue()
+		case "cache_control":
+			t.Cache = d.RawValue()
+		}
+	})
+	if kind != "custom" {
+		d.wrong(at, "is a tool of Anthropic's own, which this provider's protocol cannot say")
+		return
+	}
+	d.req.Tools = append(d.req.Tools, t)
+}
+
+func (d *decoder) choice() {
+	c := &d.req.Choice
+	d.EachField(func(key []byte) {
+		switch string(key) {
+		case "type":
+			switch jsonx.RawText(d.RawString()) {
+			case "auto":
+				c.Mode = llm.ChoiceAuto
+			case "none":
+				c.Mode = llm.ChoiceNone
+			case "any":
+				c.Mode = llm.ChoiceRequired
+			case "tool":
+				c.Mode = llm.ChoiceNamed
+			}
+		case "name":
+			c.Name = d.RawString()
+		case "disable_parallel_tool_use":
+			d.req.Serial = d.Kind() == jsonx.Bool && d.Bool()
+		}
+	})
+}

@@ -1,0 +1,191 @@
+package llm
+
+import (
+	"strings"
+
+	"turnout/internal/jsonx"
+	"turnout/schemas/resource"
+)
+
+// ParseResponses reads a request of OpenAI's Responses: the whole JSON is checked, and of its fields
+// what the gateway reads or changes. What would have to be stored is refused, since nothing is.
+func ParseResponses(body []byte) (*Facts, *APIError) {
+	return parse(body, (*parser).responsesField, "input", "is missing; send a text or a list of items")
+}
+
+func (p *parser) responsesField(key []byte) {
+	f, c := p.facts, &p.cursor
+	nth := len(f.Fields) + 1
+	switch string(key) {
+	case "input":
+		p.sawInput = true
+		p.items()
+	case "instructions":
+		if at := c.Pos(); c.Kind() == jsonx.String {
+			f.TextChars += int64(c.Text().Chars())
+		} else if !p.null() {
+			p.wrong(at, "must be a string")
+		}
+	case "store", "background":
+		if at := c.Pos(); p.boolean() {
+			p.wrong(at, "must be false or left out: the gateway stores no answers")
+		}
+	case "previous_response_id", "conversation", "prompt":
+		if at := c.Pos(); !p.null() {
+			p.wrong(at, "must be left out: the gateway stores nothing that it could name; send the whole input")
+		}
+	case "max_output_tokens":
+		f.MaxTokens = p.integer(maxTokens)
+	case "tools":
+		p.responsesTools()
+	case "tool_choice":
+		f.At.ToolChoice = nth
+		p.toolChoice()
+	case "text":
+		p.object(func(key []byte) {
+			if string(key) == "format" {
+				f.ResponseFormat = p.typed()
+			}
+		})
+	case "reasoning":
+		p.object(func(key []byte) {
+			if string(key) == "effort" {
+				f.ReasoningEffort = p.text()
+			}
+		})
+	case "service_tier":
+		f.ServiceTier = p.text()
+	case "prompt_cache_key":
+		f.PromptCacheKey = p.text()
+	default:
+		p.shared(key)
+	}
+}
+
+// items reads the input: a text or a list of items.
+func (p *parser) items() {
+	c, f := &p.cursor, p.facts
+	at := c.Pos()
+	switch c.Kind() {
+	case jsonx.String:
+		f.TextChars += int64(c.Text().Chars())
+		return
+	case jsonx.Array:
+	default:
+		p.wrong(at, "must be a string or an array of items")
+		return
+	}
+	n := 0
+	c.EachItem(func(int) {
+		n++
+		p.item()
+	})
+	if c.Err() == nil && n == 0 {
+		p.wrong(at, "must hold at least one item")
+	}
+}
+
+func (p *parser) item() {
+	c, f := &p.cursor, p.facts
+	at := c.Pos()
+	if c.Kind() != jsonx.Object {
+		p.wrong(at, "must be an object")
+		return
+	}
+	kind, role, call := "", "", ""
+	var sealed []byte
+	callAt, content := at, -1
+	c.EachField(func(key []byte) {
+		switch string(key) {
+		case "type":
+			kind = p.text()
+		case "role":
+			at := c.Pos()
+			switch role = p.text(); role {
+			case "user", "assistant", "system", "developer":
+			default:
+				p.wrong(at, "must be user, assistant, system or developer")
+			}
+		case "call_id":
+			callAt = c.Pos()
+			call = jsonx.RawText(c.RawString())
+		case "content", "output":
+			content = c.Pos()
+			if c.Kind() != jsonx.Object { // some outputs are
+				p.content()
+			}
+		case "encrypted_content":
+			sealed = c.RawString()
+		}
+	})
+	f.AssistantPrefill = role == "assistant"
+	switch kind {
+	case "", "message":
+		switch {
+		case role == "":
+			p.missing(at, "role")
+		case content < 0:
+			p.missing(at, "content")
+		}
+	case "function_call":
+		p.called(call)
+	case "function_call_output":
+		if !p.calls[call] {
+			p.wrong(callAt, "must be the call_id of a function_call before it")
+		}
+	case "reasoning":
+		if len(sealed) > len(`""`) {
+			f.Replayed = sealed
+		}
+	case "item_reference":
+		p.wrong(at, "refers to an item that the gateway did not store; send the item itself")
+	default: // of OpenAI's own tools
+		f.own(resource.CapTools)
+	}
+}
+
+func (p *parser) responsesTools() {
+	c, f := &p.cursor, p.facts
+	at := c.Pos()
+	if p.null() {
+		return
+	}
+	if c.Kind() != jsonx.Array {
+		p.wrong(at, "must be an array")
+		return
+	}
+	c.EachItem(func(int) {
+		tool := c.Pos()
+		if c.Kind() != jsonx.Object {
+			p.wrong(tool, "must be an object")
+			return
+		}
+		f.Tools = true
+		kind, name := "", false
+		c.EachField(func(key []byte) {
+			switch string(key) {
+			case "type":
+				kind = p.text()
+			case "name":
+				name = true
+				if c.Kind() != jsonx.String {
+					p.wrong(c.Pos(), "must be a string")
+				}
+			}
+		})
+		switch {
+		case kind == "":
+			p.missing(tool, "type")
+		case kind == "function" && !name:
+			p.missing(tool, "name")
+		case kind == "function":
+		case strings.HasPrefix(kind, "web_search"):
+			f.WebSearch = true
+		default:
+			f.own(resource.CapTools)
+		}
+	})
+	if c.Err() == nil && f.Tools {
+		f.ToolChars = int64(jsonx.Chars(p.body[at:c.Pos()]))
+	}
+}
