@@ -116,7 +116,7 @@ func faults(t *testing.T, p *Protocol, endpoint string) {
 		}
 	})
 	t.Run("byte by byte", func(t *testing.T) {
-		r := at(t, p, endpoint, strings.Replace(body(whole...), "body:", "drip:10us body:", 1)).relay(streaming(endpoint))
+		r := at(t, p, endpoint, strings.Replace(body(whole...), "body:", "drip:1us body:", 1)).relay(streaming(endpoint))
 		if r.err != nil {
 			t.Fatal(r.err)
 		}

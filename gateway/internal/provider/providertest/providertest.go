@@ -98,7 +98,7 @@ func (s *place) call(body string) *provider.Call {
 	return &provider.Call{
 		Endpoint: s.endpoint, Facts: facts, Body: []byte(body), Model: "catalogue/model", UpstreamModel: s.p.Model, MaxOutput: 16000,
 		Target: &provider.Target{Provider: "p", BaseURL: s.up.URL + s.p.Base, AllowPrivate: true}, Secret: secret,
-		Timeouts: provider.Timeouts{Connect: time.Second, FirstByte: 2 * time.Second, FirstOutput: 2 * time.Second, Idle: time.Second, Total: 5 * time.Second},
+		Timeouts: provider.Timeouts{Connect: time.Second, FirstByte: 2 * time.Second, FirstOutput: 10 * time.Second, Idle: time.Second, Total: 20 * time.Second},
 	}
 }
 
@@ -110,7 +110,7 @@ func requests(t *testing.T, p *Protocol, endpoint string) {
 			continue
 		}
 		t.Run(f.name, func(t *testing.T) {
-			file := filepath.Join("testdata", endpoint, f.name+".txt")
+			file := filepath.Join("testdata", endpoint, strings.NewReplacer(" ", "_", ",", "").Replace(f.name)+".txt")
 			if lacks := p.New(nil).Offer(endpoint, &provider.Target{}).Lacks; slices.Contains(lacks, f.needs) {
 				golden(t, file, "not possible in this protocol: a mapping is no candidate ("+f.needs+")\n")
 				return
