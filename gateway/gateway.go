@@ -22,6 +22,7 @@ import (
 	"turnout/gateway/internal/httpapi"
 	"turnout/gateway/internal/poll"
 	"turnout/gateway/internal/provider"
+	"turnout/gateway/internal/provider/anthropic"
 	"turnout/gateway/internal/provider/openai"
 	"turnout/gateway/internal/state"
 	"turnout/gateway/internal/tenant"
@@ -146,7 +147,8 @@ func New(cfg Config, log *slog.Logger, lookup func(string) (string, bool)) (_ *G
 	g.events.OnAck(g.poller.Acked)
 	g.upstream = provider.NewTransports(nil)
 	g.adapters = map[string]provider.Adapter{
-		resource.ProtocolOpenAI: openai.New(g.upstream, "turnout/"+lifecycle.Version, time.Now),
+		resource.ProtocolOpenAI:    openai.New(g.upstream, "turnout/"+lifecycle.Version, time.Now),
+		resource.ProtocolAnthropic: anthropic.New(g.upstream, "turnout/"+lifecycle.Version, time.Now),
 	}
 	observer := g.observe()
 	d := dispatch.New(dispatch.Config{

@@ -36,6 +36,45 @@ func (e *APIError) AppendOpenAI(dst, extra []byte) []byte {
 	return append(dst, '}')
 }
 
+// AppendAnthropic appends {"type":"error","error":{...}} in the shape of Messages. extra is as in
+// AppendOpenAI.
+func (e *APIError) AppendAnthropic(dst []byte, requestID string, extra []byte) []byte {
+	dst = append(dst, `{"type":"error","error":{"type":"`...)
+	dst = append(dst, e.anthropicType()...)
+	dst = append(dst, `","message":`...)
+	dst = jsonx.AppendString(dst, e.Message)
+	dst = append(dst, '}')
+	if requestID != "" {
+		dst = jsonx.AddString(dst, "request_id", requestID)
+	}
+	dst = append(dst, extra...)
+	return append(dst, '}')
+}
+
+// anthropicType is the kind of error by the table of api.md.
+func (e *APIError) anthropicType() string {
+	switch e.Status {
+	case 401:
+		return "authentication_error"
+	case 402:
+		return "billing_error"
+	case 403:
+		return "permission_error"
+	case 404, 410:
+		return "not_found_error"
+	case 413, 415:
+		return "request_too_large"
+	case 429:
+		return "rate_limit_error"
+	case 503:
+		return "overloaded_error"
+	}
+	if e.Status == 408 || e.Status >= 500 {
+		return "api_error"
+	}
+	return "invalid_request_error"
+}
+
 func appendOrNull(dst []byte, s string) []byte {
 	if s == "" {
 		return append(dst, "null"...)

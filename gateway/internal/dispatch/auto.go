@@ -33,7 +33,7 @@ func (r *run) chooseModel(now time.Time) *llm.APIError {
 	candidates := make([]routing.Model, len(models))
 	r.options = r.options[:0]
 	for i, m := range models {
-		r.prepare(plans.get(r.access.Project, m), now)
+		r.prepare(plans.get(r.access.Project, m, r.req.Endpoint), now)
 		candidates[i] = routing.Model{ID: m.ID, Family: m.Family, Candidates: slices.Clone(r.in.Candidates)}
 		if routing.Decide(&r.in, &r.first); r.first.Selected >= 0 {
 			r.eligible(&r.first) // what the baseline compares with
@@ -44,7 +44,7 @@ func (r *run) chooseModel(now time.Time) *llm.APIError {
 		r.plan = nil // of no single model
 		return nil   // the decision says why
 	}
-	r.prepare(plans.get(r.access.Project, models[best]), now)
+	r.prepare(plans.get(r.access.Project, models[best], r.req.Endpoint), now)
 	routing.Decide(&r.in, &r.first)
 	return nil
 }
@@ -54,7 +54,7 @@ func (r *run) pinned(models []*catalog.Model, place state.Place, now time.Time) 
 	if len(models) == 0 || models[0].ID != place.Model {
 		return models
 	}
-	r.prepare(r.d.plansOf(r.view).get(r.access.Project, models[0]), now)
+	r.prepare(r.d.plansOf(r.view).get(r.access.Project, models[0], r.req.Endpoint), now)
 	routing.Decide(&r.in, &r.first)
 	if r.first.Selected < 0 {
 		return models

@@ -183,7 +183,7 @@ func (r *run) newCall(at step, use state.Use, e *attempt.Event) *provider.Call {
 	l := &r.plan.legs[at.leg]
 	c := &provider.Call{
 		Endpoint: r.req.Endpoint, Facts: r.facts, Body: r.req.Body,
-		Model: l.candidate.Model.ID, UpstreamModel: l.candidate.Upstream, ContextLimit: l.candidate.Context,
+		Model: l.candidate.Model.ID, UpstreamModel: l.candidate.Upstream, ContextLimit: l.candidate.Context, MaxOutput: l.candidate.MaxOutput,
 		StripToolChoice: at.strip, Target: l.target, Secret: l.keys[at.key].credential.Secret.Reveal(),
 		Header: r.forwarded(l), Timeouts: r.timeouts(l, use.Probe),
 	}
@@ -204,7 +204,12 @@ func (r *run) forwarded(l *leg) http.Header {
 			h[http.CanonicalHeaderKey(name)] = v
 		}
 	}
-	add("OpenAI-Beta")
+	if r.req.Endpoint == attempt.EndpointMessages {
+		add("Anthropic-Beta")
+		add("Anthropic-Version")
+	} else {
+		add("OpenAI-Beta")
+	}
 	for _, name := range l.candidate.Provider.ForwardHeaders {
 		add(name)
 	}

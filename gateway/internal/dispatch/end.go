@@ -31,7 +31,7 @@ func (r *run) lost(ctx context.Context, last *llm.Error) {
 		return // nobody is there to be told
 	}
 	if last.Class == attempt.ContentFilter {
-		r.filtered()
+		r.filtered(last)
 		return
 	}
 	if wait, all := r.allLimited(); all {

@@ -166,6 +166,9 @@ func (r *run) endEvent(began time.Time, c *provider.Call, res provider.Result, f
 	e.OverheadUS = max(now.Sub(r.req.ReadAt).Microseconds()-r.upUS, 0)
 	e.Outcome, e.ErrorType, e.StatusCode = attempt.Completed, "none", res.Status
 	e.FinishReason = cut(res.FinishReason, 64)
+	if c != nil {
+		e.StrippedParameters = append(e.StrippedParameters, c.Stripped...)
+	}
 	if failed != nil {
 		e.Outcome, e.ErrorType, e.StatusCode = failed.Class, failed.ErrorType(), failed.Status
 		e.GeoBlocked = geoBlocked(failed)

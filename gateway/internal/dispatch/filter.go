@@ -4,12 +4,42 @@ import (
 	"strconv"
 	"time"
 
+	"turnout/gateway/llm"
+	"turnout/gateway/llm/messages"
 	"turnout/internal/jsonx"
+	"turnout/schemas/attempt"
 )
 
 // filtered answers a request that an upstream's content filter refused: a good answer without text
-// that says so in its finish reason, as clients of OpenAI's expect it.
-func (r *run) filtered() {
+// that says so in its finish reason, as the surface's clients expect it. For embeddings there is none.
+func (r *run) filtered(why *llm.Error) {
+	switch r.req.Endpoint {
+	case attempt.EndpointEmbeddings:
+		e := why.Final()
+		e.Message = why.Message
+		r.reply.Fail(e, r.extra())
+	case attempt.EndpointMessages:
+		r.filteredMessage()
+	default:
+		r.filteredChat()
+	}
+}
+
+// filteredMessage is Anthropic's refusal.
+func (r *run) filteredMessage() {
+	stamp := llm.Stamp{ID: r.req.ID, Model: r.plan.legs[r.calls[len(r.calls)-1].leg].candidate.Model.ID}
+	if !r.facts.Stream {
+		body := messages.AppendResponse(nil, &llm.Response{Finish: llm.FinishFilter}, stamp)
+		_ = r.reply.Plain(body[:len(body)-1], r.spliced(true), body[len(body)-1:])
+		return
+	}
+	enc := messages.NewEncoder(stamp, false)
+	enc.Append(nil, &llm.Event{Kind: llm.EventFinish, Finish: llm.FinishFilter})
+	body, at := enc.End(nil, &llm.Usage{})
+	_ = r.reply.Event(false, body[:at], r.spliced(true), body[at:])
+}
+
+func (r *run) filteredChat() {
 	l := &r.plan.legs[r.calls[len(r.calls)-1].leg]
 	head := func(b []byte, kind string) []byte {
 		b = append(b, `{"id":"chatcmpl-`...)

@@ -14,7 +14,7 @@ import (
 func (r *run) fillRequest() {
 	f := r.facts
 	r.in.Request = routing.Request{
-		ID: r.req.ID, Stream: f.Stream, PromptTokens: f.PromptTokens(), Images: int64(f.Images), MaxTokens: f.MaxTokens,
+		ID: r.req.ID, Stream: f.Stream, Embedding: r.embeds(), PromptTokens: f.PromptTokens(), Images: int64(f.Images), MaxTokens: f.MaxTokens,
 		Needs: needs(f), Effort: effortBits[f.ReasoningEffort], NoReasoning: f.NoReasoning, ServiceTier: serviceTier(f.ServiceTier),
 		Session: r.session != "", Coding: r.coding != "", NoFallback: r.noFall,
 		Strategy: strategyOf(r.strategy), StrategyField: f.Routing != "",
@@ -45,6 +45,11 @@ func (r *run) prepare(p *plan, now time.Time) {
 		c.Metrics = r.reading.Metrics[i]
 		c.Deactivated = !l.candidate.Live(now)
 		c.NotAllowed = forbidden
+		if l.translated {
+			for _, word := range r.facts.Own {
+				c.Capabilities &^= capabilityBits[word]
+			}
+		}
 		if usage != nil {
 			if o := usage.ByProvider[c.Provider]; o.Enough() {
 				c.HitRate, c.HitRateKnown = o.HitRate(), true
@@ -136,6 +141,7 @@ func needs(f *llm.Facts) routing.Capability {
 	set(f.WantsToolChoice(), routing.ToolChoice)
 	set(f.ResponseFormat == resource.CapJSONObject, routing.JSONObject)
 	set(f.ResponseFormat == resource.CapJSONSchema, routing.JSONSchema)
+	set(f.Thinking, routing.Reasoning)
 	set(f.N > 1, routing.N)
 	set(f.WebSearch, routing.WebSearch)
 	set(f.AssistantPrefill, routing.AssistantPrefill)

@@ -122,14 +122,14 @@ func appendField(b []byte, key, v string) []byte {
 	return jsonx.AppendString(append(b, key...), v)
 }
 
-// spliced is what goes into an answer: the metadata twice, or under turnout alone where the upstream
-// has a metadata of its own; nothing if the client wants none. It is valid until the next call.
+// spliced is what goes into an answer: the metadata twice, or under turnout alone where there is a
+// metadata that is not ours, as on every surface but chat; nothing if the client wants none. It is valid until the next call.
 func (r *run) spliced(own bool) []byte {
 	if r.req.Quiet {
 		return nil
 	}
 	b := r.meta[:0]
-	if !own {
+	if !own && r.req.Endpoint == attempt.EndpointChat {
 		b = r.object(append(b, `,"metadata":`...))
 		end := len(b)
 		b = append(b, `,"turnout":`...)

@@ -29,11 +29,13 @@ type plans struct {
 }
 
 type planKey struct {
-	project string
-	model   *catalog.Model
+	project  string
+	model    *catalog.Model
+	endpoint string
 }
 
-// plan is one model as one project sees it: everything about its candidates that no request changes.
+// plan is one model as one project sees it on one surface: everything about its candidates that no
+// request changes.
 type plan struct {
 	project  *tenant.Project
 	model    *catalog.Model
@@ -53,8 +55,10 @@ type leg struct {
 	schedule  *pricing.Schedule
 	timeouts  resource.Timeouts
 	reasons   bool // it says that it reasons
-	keys      []legKey
-	health    []*state.Key // of keys, by index
+	// translated: the request goes through a translation, so what llm.Facts.Own names cannot be said.
+	translated bool
+	keys       []legKey
+	health     []*state.Key // of keys, by index
 }
 
 type legKey struct {
@@ -73,8 +77,8 @@ func (d *Dispatcher) plansOf(view *tenant.View) *plans {
 	return p
 }
 
-func (p *plans) get(project *tenant.Project, model *catalog.Model) *plan {
-	key := planKey{project.ID, model}
+func (p *plans) get(project *tenant.Project, model *catalog.Model, endpoint string) *plan {
+	key := planKey{project.ID, model, endpoint}
 	p.mu.RLock()
 	found := p.byModel[key]
 	p.mu.RUnlock()
@@ -84,26 +88,35 @@ func (p *plans) get(project *tenant.Project, model *catalog.Model) *plan {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if found = p.byModel[key]; found == nil {
-		found = p.build(project, model)
+		found = p.build(project, model, endpoint)
 		p.byModel[key] = found
 	}
 	return found
 }
 
-func (p *plans) build(project *tenant.Project, model *catalog.Model) *plan {
+func (p *plans) build(project *tenant.Project, model *catalog.Model, endpoint string) *plan {
 	out := &plan{project: project, model: model, mode: modeOf(project.Mode), workload: workloadOf(project.Organization.Workload)}
 	for s, name := range strategyNames {
 		out.preferences[s] = state.PreferenceKey(project.Organization.ID, model.ID, name)
 	}
 	var keys []snapshot.Key
+	class := snapshot.ClassText
+	if endpoint == attempt.EndpointEmbeddings {
+		class = snapshot.ClassEmbedding
+	}
 	for i := range model.Candidates {
 		c := &model.Candidates[i]
-		if !c.VisibleTo(project.Organization.ID) || p.d.adapters[c.Provider.Protocol] == nil ||
-			len(c.Provider.Endpoints) > 0 && !slices.Contains(c.Provider.Endpoints, attempt.EndpointChat) {
+		adapter := p.d.adapters[c.Provider.Protocol]
+		if !c.VisibleTo(project.Organization.ID) || adapter == nil {
+			continue
+		}
+		target := p.target(c.Provider)
+		offer := adapter.Offer(endpoint, target)
+		if !offer.OK {
 			continue
 		}
 		l := leg{
-			candidate: c, target: p.target(c.Provider), timeouts: overlay(c.Provider.Timeouts, c.Mapping.Timeouts),
+			candidate: c, target: target, translated: offer.Translated, timeouts: overlay(c.Provider.Timeouts, c.Mapping.Timeouts),
 			reasons: slices.Contains(c.Mapping.Capabilities, resource.CapReasoning),
 			schedule: &pricing.Schedule{
 				Price: c.Price, Tiers: c.PriceTiers, ServiceTiers: c.Mapping.ServiceTiers,
@@ -118,10 +131,13 @@ func (p *plans) build(project *tenant.Project, model *catalog.Model) *plan {
 			Unstable: c.Stability == resource.StabilityUnstable || c.Stability == resource.StabilityExperimental,
 			Custom:   c.Organization != "",
 		}
+		for _, word := range offer.Lacks {
+			t.Capabilities &^= capabilityBits[word]
+		}
 		p.addKeys(&l, &t, project)
 		out.legs = append(out.legs, l)
 		out.template = append(out.template, t)
-		keys = append(keys, snapshot.Key{Provider: c.Provider.ID, Model: model.ID, Region: c.Region, Class: snapshot.ClassText, Organization: c.Organization})
+		keys = append(keys, snapshot.Key{Provider: c.Provider.ID, Model: model.ID, Region: c.Region, Class: class, Organization: c.Organization})
 	}
 	out.watch = p.d.metrics.Watch(keys, project.Routing.History, project.Routing.Thresholds.UptimeMinAttempts)
 	return out
@@ -169,6 +185,7 @@ func (p *plans) target(pr *resource.Provider) *provider.Target {
 	t := &provider.Target{
 		Provider: pr.ID, BaseURL: p.view.BaseURL(pr.ID), HTTP2: pr.HTTP == 2, AllowPrivate: pr.AllowPrivate,
 		Trace: pr.Trace, NoStreamUsage: pr.StreamUsage != nil && !*pr.StreamUsage,
+		Endpoints: pr.Endpoints,
 	}
 	p.targets[pr.ID] = t
 	return t

@@ -88,6 +88,13 @@ func (r *run) serve(ctx context.Context) {
 	r.attempts(ctx)
 }
 
+var parsers = map[string]func([]byte) (*llm.Facts, *llm.APIError){
+	attempt.EndpointMessages: llm.ParseMessages, attempt.EndpointEmbeddings: llm.ParseEmbeddings,
+}
+
+// embeds says whether the request is for embeddings.
+func (r *run) embeds() bool { return r.req.Endpoint == attempt.EndpointEmbeddings }
+
 // identify finds out who asks, and what.
 func (r *run) identify() *llm.APIError {
 	view, access, failed := r.d.Access(r.req.Token)
@@ -95,7 +102,11 @@ func (r *run) identify() *llm.APIError {
 		return failed
 	}
 	r.view, r.access = view, access
-	r.facts, failed = llm.ParseChat(r.req.Body)
+	parse := parsers[r.req.Endpoint]
+	if parse == nil {
+		parse = llm.ParseChat
+	}
+	r.facts, failed = parse(r.req.Body)
 	return failed
 }
 
@@ -119,9 +130,8 @@ func (r *run) decide() *llm.APIError {
 	if unknown != nil {
 		return &llm.APIError{Status: unknown.Status, Type: "invalid_request_error", Code: unknown.Code, Param: unknown.Param, Message: unknown.Message}
 	}
-	if m := r.resolved.Model; m != nil && slices.Contains(m.Output, "embedding") && !slices.Contains(m.Output, "text") {
-		return &llm.APIError{Status: http.StatusBadRequest, Type: "invalid_request_error", Code: routing.ErrNoProvider, Param: "model",
-			Message: "the model " + m.ID + " makes embeddings, not text; name a model whose output is text"}
+	if failed := r.wrongOutput(); failed != nil {
+		return failed
 	}
 	r.strategy = p.DefaultStrategy
 	if r.facts.Routing != "" {
@@ -139,7 +149,7 @@ func (r *run) decide() *llm.APIError {
 			return failed
 		}
 	} else {
-		r.prepare(r.d.plansOf(r.view).get(p, r.resolved.Model), now)
+		r.prepare(r.d.plansOf(r.view).get(p, r.resolved.Model, r.req.Endpoint), now)
 		routing.Decide(&r.in, &r.first)
 	}
 	if r.first.Selected < 0 {
@@ -147,6 +157,25 @@ func (r *run) decide() *llm.APIError {
 	}
 	r.remember()
 	return nil
+}
+
+// wrongOutput refuses a model that does not make what the surface is for.
+func (r *run) wrongOutput() *llm.APIError {
+	m := r.resolved.Model
+	e := &llm.APIError{Status: http.StatusBadRequest, Type: "invalid_request_error", Code: routing.ErrNoProvider, Param: "model"}
+	switch {
+	case m == nil && r.embeds():
+		e.Message = "auto chooses among models that make text; name a model whose output is embedding"
+	case m == nil:
+		return nil
+	case r.embeds() && !slices.Contains(m.Output, "embedding"):
+		e.Message = "the model " + m.ID + " makes no embeddings; name a model whose output is embedding"
+	case !r.embeds() && slices.Contains(m.Output, "embedding") && !slices.Contains(m.Output, "text"):
+		e.Message = "the model " + m.ID + " makes embeddings, not text; name a model whose output is text"
+	default:
+		return nil
+	}
+	return e
 }
 
 // nobody turns a decision without a choice into what the client is told.

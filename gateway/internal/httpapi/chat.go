@@ -13,7 +13,12 @@ import (
 	"turnout/schemas/attempt"
 )
 
-func (a *API) chat(c echo.Context) error {
+func (a *API) chat(c echo.Context) error       { return a.serve(c, attempt.EndpointChat) }
+func (a *API) embeddings(c echo.Context) error { return a.serve(c, attempt.EndpointEmbeddings) }
+func (a *API) messages(c echo.Context) error   { return a.serve(c, attempt.EndpointMessages) }
+
+// serve answers a request of one surface.
+func (a *API) serve(c echo.Context, endpoint string) error {
 	began := time.Now()
 	r, w := c.Request(), c.Response()
 	id := uuid.Must(uuid.NewV7()).String()
@@ -21,20 +26,21 @@ func (a *API) chat(c echo.Context) error {
 
 	defer a.inFlight.Add(-1)
 	if a.inFlight.Add(1) > int64(a.cfg.MaxInFlight) {
-		a.cfg.Observe("chat", http.StatusServiceUnavailable, time.Since(began))
+		a.cfg.Observe(endpoint, http.StatusServiceUnavailable, time.Since(began))
 		return &llm.APIError{Status: http.StatusServiceUnavailable, Type: "api_error", Code: "overloaded", RetryAfter: time.Second,
 			Message: "the gateway serves as many requests as max_in_flight allows; try again in a moment"}
 	}
 	body, failed := a.readBody(w.Writer, r)
 	if failed != nil {
-		a.cfg.Observe("chat", failed.Status, time.Since(began))
+		a.cfg.Observe(endpoint, failed.Status, time.Since(began))
 		// What is left of the body would be read as the next request.
 		w.Header().Set("Connection", "close")
 		return failed
 	}
 	reply := newReply(w, &a.cfg, began)
+	reply.anthropic = endpoint == attempt.EndpointMessages
 	req := dispatch.Request{
-		ID: id, Endpoint: attempt.EndpointChat, Token: token(r.Header), Header: r.Header, Body: body, ReadAt: time.Now(),
+		ID: id, Endpoint: endpoint, Token: token(r.Header), Header: r.Header, Body: body, ReadAt: time.Now(),
 		Explain: r.Header.Get("X-Turnout-Explain") == "true", Quiet: r.Header.Get("X-Turnout-Metadata") == "off",
 	}
 	defer reply.end() // also when Serve panics: no heartbeat may outlive the handler
@@ -43,8 +49,29 @@ func (a *API) chat(c echo.Context) error {
 	if !w.Committed {
 		status = statusGone
 	}
-	a.cfg.Observe("chat", status, time.Since(began))
+	a.cfg.Observe(endpoint, status, time.Since(began))
 	return nil
+}
+
+// countTokens answers by the gateway's own estimate.
+func (a *API) countTokens(c echo.Context) error {
+	began := time.Now()
+	r, w := c.Request(), c.Response()
+	w.Header()["X-Request-Id"] = []string{uuid.Must(uuid.NewV7()).String()}
+	status := http.StatusOK
+	defer func() { a.cfg.Observe("count_tokens", status, time.Since(began)) }()
+	body, failed := a.readBody(w.Writer, r)
+	if failed != nil {
+		status = failed.Status
+		w.Header().Set("Connection", "close")
+		return failed
+	}
+	n, failed := a.dispatch.Count(token(r.Header), body)
+	if failed != nil {
+		status = failed.Status
+		return failed
+	}
+	return c.JSON(http.StatusOK, map[string]int64{"input_tokens": n})
 }
 
 // statusGone counts requests whose client left before there was an answer.

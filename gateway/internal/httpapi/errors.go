@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -21,7 +22,7 @@ func (a *API) fail(err error, c echo.Context) {
 		return
 	}
 	e := a.mapped(err, c)
-	writeError(c.Response(), e, nil)
+	writeError(c.Response(), e, nil, strings.HasPrefix(c.Request().URL.Path, "/v1/messages"))
 }
 
 func (a *API) mapped(err error, c echo.Context) *llm.APIError {
@@ -33,7 +34,7 @@ func (a *API) mapped(err error, c echo.Context) *llm.APIError {
 		switch he.Code {
 		case http.StatusNotFound:
 			return invalid(http.StatusNotFound, "not_found",
-				fmt.Sprintf("there is no %s here; see GET /v1/models and POST /v1/chat/completions", cut(r.URL.Path, 128)))
+				fmt.Sprintf("there is no %s here; see GET /v1/models and POST /v1/chat/completions, /v1/messages, /v1/embeddings", cut(r.URL.Path, 128)))
 		case http.StatusMethodNotAllowed:
 			return invalid(http.StatusMethodNotAllowed, "method_not_allowed",
 				fmt.Sprintf("%s does not take %s; it takes %s", cut(r.URL.Path, 128), cut(r.Method, 16), c.Response().Header().Get(echo.HeaderAllow)))
@@ -44,8 +45,16 @@ func (a *API) mapped(err error, c echo.Context) *llm.APIError {
 		Message: "the gateway made a mistake; its log says more under this request's id"}
 }
 
-func writeError(w http.ResponseWriter, e *llm.APIError, extra []byte) {
-	body := e.AppendOpenAI(make([]byte, 0, 512+len(extra)), extra)
+// appendError appends the error in the dialect of the surface.
+func appendError(b []byte, w http.ResponseWriter, e *llm.APIError, extra []byte, anthropic bool) []byte {
+	if anthropic {
+		return e.AppendAnthropic(b, w.Header().Get("X-Request-Id"), extra)
+	}
+	return e.AppendOpenAI(b, extra)
+}
+
+func writeError(w http.ResponseWriter, e *llm.APIError, extra []byte, anthropic bool) {
+	body := appendError(make([]byte, 0, 512+len(extra)), w, e, extra, anthropic)
 	h := w.Header()
 	h.Set("Content-Type", typeJSON)
 	h.Set("Content-Length", strconv.Itoa(len(body)))

@@ -23,7 +23,10 @@ var (
 	noBuffering = []string{"no"}
 )
 
-var heartbeat = []byte(": waiting for the provider\n\n")
+var (
+	heartbeat = []byte(": waiting for the provider\n\n")
+	ping      = []byte("event: ping\ndata: {\"type\":\"ping\"}\n\n")
+)
 
 // reply writes one chat answer. The heartbeat is the only other goroutine that touches it; mu is
 // between the two.
@@ -32,6 +35,8 @@ type reply struct {
 	rc    *http.ResponseController
 	cfg   *Config
 	began time.Time
+	// anthropic: errors and heartbeats in the dialect of Messages.
+	anthropic bool
 
 	route [3]string // values of headers, which net/http wants as slices
 	size  [1]string
@@ -74,7 +79,11 @@ func (r *reply) pulse() {
 	}
 	r.commit()
 	// A client that is gone or stuck is noticed by the request's context or by the next write.
-	if r.write(heartbeat) == nil && r.rc.Flush() == nil {
+	beat := heartbeat
+	if r.anthropic {
+		beat = ping
+	}
+	if r.write(beat) == nil && r.rc.Flush() == nil {
 		r.beat.Reset(r.cfg.HeartbeatEvery)
 	}
 }
@@ -146,11 +155,14 @@ func (r *reply) Fail(e *llm.APIError, extra []byte) {
 	r.hush()
 	if !r.committed {
 		_ = r.rc.SetWriteDeadline(time.Now().Add(r.cfg.Limits.Client))
-		writeError(r.w, e, extra)
+		writeError(r.w, e, extra, r.anthropic)
 		return
 	}
-	event := append(make([]byte, 0, 512+len(extra)), "data: "...)
-	event = append(e.AppendOpenAI(event, extra), "\n\n"...)
+	event := make([]byte, 0, 512+len(extra))
+	if r.anthropic {
+		event = append(event, "event: error\n"...)
+	}
+	event = append(appendError(append(event, "data: "...), r.w, e, extra, r.anthropic), "\n\n"...)
 	if r.write(event) == nil {
 		_ = r.rc.Flush()
 	}

@@ -41,6 +41,8 @@ type Dispatcher interface {
 	Serve(ctx context.Context, req *dispatch.Request, reply dispatch.Reply)
 	// Access finds what a token opens, or the refusal.
 	Access(token string) (*tenant.View, *tenant.Access, *llm.APIError)
+	// Count estimates the input tokens of a Messages request, or says why it cannot.
+	Count(token string, body []byte) (int64, *llm.APIError)
 }
 
 // Config of the surface.
@@ -73,6 +75,9 @@ func New(cfg Config, d Dispatcher) (*API, *http.Server) {
 	e := newEcho(cfg.Log)
 	e.HTTPErrorHandler = a.fail
 	e.POST("/v1/chat/completions", a.chat)
+	e.POST("/v1/embeddings", a.embeddings)
+	e.POST("/v1/messages", a.messages)
+	e.POST("/v1/messages/count_tokens", a.countTokens)
 	e.GET("/v1/models", a.models)
 	e.GET("/v1/models/*", a.model)
 	e.GET("/healthz", a.health)
