@@ -129,6 +129,14 @@ func (p *Poller) Run(ctx context.Context) {
 
 // Poll asks once: measures the clock, and loads the newest snapshot if it is newer than the one in use.
 func (p *Poller) Poll(ctx context.Context) error {
+	err := p.ask(ctx)
+	if err != nil {
+		p.trim(nil) // own attempts keep their bounds while ClickHouse is away
+	}
+	return err
+}
+
+func (p *Poller) ask(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	if err := p.measure(ctx); err != nil {
@@ -190,9 +198,20 @@ func (p *Poller) measure(ctx context.Context) error {
 	if err := p.conn.QueryRow(ctx, "SELECT now64(6, 'UTC')").Scan(&theirs); err != nil {
 		return err
 	}
-	middle := before.Add(p.clock().Sub(before) / 2)
-	p.offset.Store(int64(middle.Sub(theirs)))
+	p.offset.Store(int64(offset(p.Offset(), before, p.clock(), theirs)))
 	return nil
+}
+
+// offset is how far the node's clock is ahead after an answer of theirs that came between before and
+// after. It is known to half the time that took: as long as the answer does not contradict what was
+// known, that stays, or one slow answer would move every time that is stamped.
+func offset(known time.Duration, before, after, theirs time.Time) time.Duration {
+	half := after.Sub(before) / 2
+	measured := before.Add(half).Sub(theirs)
+	if (measured - known).Abs() <= half {
+		return known
+	}
+	return measured
 }
 
 // Observe counts an attempt of this node that has just ended. e is not kept.

@@ -82,6 +82,7 @@ func (w *Watch) good(r *Reading, now time.Time) bool {
 
 func (w *Watch) weigh(now time.Time) *Reading {
 	r := &Reading{Metrics: make([]routing.Metrics, len(w.keys)), at: now, version: w.version.Load()}
+	w.p.loaded.Load().of(w.profile) // a new snapshot is indexed before the lock is taken: attempts that end wait for it
 	w.p.mu.Lock()
 	defer w.p.mu.Unlock()
 	r.of = w.p.loaded.Load()
