@@ -36,7 +36,7 @@ func (d *Decision) fail(in *Input) {
 		e.Code = ErrSafeguards
 	case CodeNoProviderKey:
 		if d.every(in, func(i int, c *Candidate) bool {
-			return d.codes[i] != last || c.KeysRemoved&in.Mode.keys() != 0
+			return sideOf(r, c) != asked || d.codes[i] != last || c.KeysRemoved&in.Mode.keys() != 0
 		}) {
 			e.Code = ErrProvidersUnavailable
 		}
@@ -53,11 +53,17 @@ func (d *Decision) fail(in *Input) {
 	d.Error = e
 }
 
-// soonest is the smallest positive time of those that the filter dropped; 0 if none is known.
+// soonest is the smallest positive time of those that the filter dropped and that may serve once it
+// has passed; 0 if none is known. A named provider's limits, not its cooldown, let others in.
 func (d *Decision) soonest(in *Input, code Code, of func(*Candidate) int64) int64 {
+	anybody := code == CodeRateLimited && reroutable(&in.Request)
 	var soonest int64
 	for i := range in.Candidates {
-		if ms := of(&in.Candidates[i]); d.codes[i] == code && ms > 0 && (soonest == 0 || ms < soonest) {
+		c := &in.Candidates[i]
+		if d.codes[i] != code || !anybody && sideOf(&in.Request, c) != asked {
+			continue
+		}
+		if ms := of(c); ms > 0 && (soonest == 0 || ms < soonest) {
 			soonest = ms
 		}
 	}
@@ -77,8 +83,8 @@ func (d *Decision) every(in *Input, holds func(i int, c *Candidate) bool) bool {
 func (d *Decision) unmet(in *Input) []string {
 	var unmet []string
 	for i := range in.Candidates {
-		if d.codes[i] == CodeCompliance {
-			unmet = append(unmet, in.Candidates[i].Unmet...)
+		if c := &in.Candidates[i]; d.codes[i] == CodeCompliance && sideOf(&in.Request, c) == asked {
+			unmet = append(unmet, c.Unmet...)
 		}
 	}
 	slices.Sort(unmet)

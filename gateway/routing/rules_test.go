@@ -133,6 +133,37 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+// What a named provider's refusal says is about that provider, whatever others are up to.
+func TestARefusalOfANamedProviderIsNotAboutOthers(t *testing.T) {
+	removed := func(c *Candidate) { c.Credentials, c.KeysRemoved = 0, Platform }
+	limited := func(ms int64) func(*Candidate) {
+		return func(c *Candidate) { c.RateLimited, c.RateLimitResetsMS = true, ms }
+	}
+	compliant := func(unmet string) func(*Candidate) { return func(c *Candidate) { c.Unmet = []string{unmet} } }
+	named := func(in *Input) { in.Request.Provider = "a" }
+	strict := func(in *Input) { in.Request.Provider, in.Request.Strict = "a", true }
+	for _, c := range []struct {
+		what  string
+		in    *Input
+		code  string
+		after int64
+		unmet []string
+	}{
+		{"its own cooldown is waited for", input(candidate("a", 1, cooling(CoolingRateLimit, 30_000)), candidate("b", 1, cooling(CoolingRateLimit, 800))).with(named), ErrAllLimited, 30_000, nil},
+		{"its keys were removed, and another has none", input(candidate("a", 1, removed), candidate("b", 1, keys(0))).with(named), ErrProvidersUnavailable, 0, nil},
+		{"it has no key, and another's were removed", input(candidate("a", 1, keys(0)), candidate("b", 1, removed)).with(named), ErrNoProvider, 0, nil},
+		{"a limit of anybody's lets the request in", input(candidate("a", 1, limited(900)), candidate("b", 1, limited(400))).with(named), ErrRateLimited, 400, nil},
+		{"but not where it is strict", input(candidate("a", 1, limited(900)), candidate("b", 1, limited(400))).with(strict), ErrRateLimited, 900, nil},
+		{"its own policies are unmet", input(candidate("a", 1, compliant("zdr")), candidate("b", 1, compliant("eu"))).with(named), ErrRegionUnavailable, 0, []string{"zdr"}},
+	} {
+		var d Decision
+		Decide(c.in, &d)
+		if d.Error.Code != c.code || d.Error.RetryAfterMS != c.after || !slices.Equal(d.Error.Unmet, c.unmet) {
+			t.Errorf("%s: %+v", c.what, d.Error)
+		}
+	}
+}
+
 func TestChooseModel(t *testing.T) {
 	models := []Model{
 		{"opus", "claude", []Candidate{candidate("anthropic", 15)}},
