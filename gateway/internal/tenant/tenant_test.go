@@ -155,6 +155,32 @@ func TestView(t *testing.T) {
 	}
 }
 
+// Requests gather credentials by appending to these lists, many at once.
+func TestAppendingToCredentialsWritesIntoNoOtherList(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "all.yaml")
+	write(t, path, `
+{kind: provider, id: a, protocol: openai, base_url: "https://a.example.com/v1", credentials: [{id: c1, secret: env:A_KEY}, {id: c2, secret: env:A_KEY}, {id: c3, secret: env:A_KEY}]}
+---
+{kind: organization, id: acme}
+---
+{kind: provider_key, id: k1, organization: acme, provider: a, secret: env:OWN}
+---
+{kind: provider_key, id: k2, organization: acme, provider: a, secret: env:OWN}
+---
+{kind: provider_key, id: k3, organization: acme, provider: a, secret: env:OWN}
+`)
+	v := open(t, []string{path}, Options{}).Current()
+	for what, list := range map[string]func() []Credential{
+		"platform": func() []Credential { return v.Platform("a") },
+		"byok":     func() []Credential { return v.BYOK("acme", "a") },
+	} {
+		mine, theirs := append(list(), Credential{ID: "mine"}), append(list(), Credential{ID: "theirs"})
+		if len(mine) != 4 || mine[3].ID != "mine" || theirs[3].ID != "theirs" {
+			t.Errorf("%s: %v and %v share memory", what, mine[3].ID, theirs[3].ID)
+		}
+	}
+}
+
 func TestAccessAllocatesNothing(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "all.yaml"), documents("none"))

@@ -4,6 +4,7 @@ package tenant
 
 import (
 	"crypto/sha256"
+	"slices"
 
 	"turnout/gateway/catalog"
 	"turnout/internal/config"
@@ -72,11 +73,11 @@ func (v *View) Project(id string) (*Project, bool) {
 }
 
 // Platform returns the host's usable credentials at a provider, in file order. Not to be changed.
-func (v *View) Platform(provider string) []Credential { return v.platform[provider] }
+func (v *View) Platform(provider string) []Credential { return slices.Clip(v.platform[provider]) }
 
 // BYOK returns an organization's own usable credentials at a provider, in file order. Not to be changed.
 func (v *View) BYOK(organization, provider string) []Credential {
-	return v.byok[ownerKey{organization, provider}]
+	return slices.Clip(v.byok[ownerKey{organization, provider}])
 }
 
 // BaseURL returns a provider's base URL with the environment's values filled in. A placeholder
