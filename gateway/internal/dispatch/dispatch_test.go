@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"turnout/gateway/catalog"
+	"turnout/gateway/internal/state"
 	"turnout/gateway/internal/tenant"
 	"turnout/gateway/llm"
 	"turnout/gateway/routing"
@@ -110,6 +111,46 @@ func TestTraceID(t *testing.T) {
 		r := run{req: &Request{ID: "01a22e4e-3820-795d-987b-35e3dd05fa15", Header: http.Header{"Traceparent": {c.sent}}}}
 		if got := r.trace(); got != c.want {
 			t.Errorf("%q: %s, want %s", c.sent, got, c.want)
+		}
+	}
+}
+
+// In hybrid mode a tenant's key that cools down gives way to the host's, and is the last resort only
+// where both cool down.
+func TestACoolingTenantKeyLeavesTheCandidateToTheHostsKey(t *testing.T) {
+	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	fresh := func(results ...state.Result) *state.Key {
+		k := state.NewKeys(nil).Get(state.KeyID{Provider: "a"}, 0, 0)
+		for _, result := range results {
+			use, _ := k.Begin(now, false)
+			use.End(now, result, 30*time.Second)
+		}
+		return k
+	}
+	dead := []state.Result{state.Failure, state.Failure, state.Failure}
+	limited, refused := []state.Result{state.RateLimited}, []state.Result{state.InvalidKey}
+	both := routing.BYOK | routing.Platform
+	for _, c := range []struct {
+		what           string
+		tenant, host   []state.Result
+		keys, removed  routing.Credentials
+		cooling        routing.Cause
+		cooldownEndsMS int64
+	}{
+		{"both well", nil, nil, both, 0, routing.NotCooling, 0},
+		{"the tenant's fails", dead, nil, routing.Platform, 0, routing.NotCooling, 0},
+		{"the tenant's is limited", limited, nil, routing.Platform, 0, routing.NotCooling, 0},
+		{"the tenant's was refused", refused, nil, routing.Platform, routing.BYOK, routing.NotCooling, 0},
+		{"the host's fails", nil, dead, routing.BYOK, 0, routing.NotCooling, 0},
+		{"both fail", dead, dead, both, 0, routing.CoolingErrors, 5_000},
+		{"one fails, one is limited", limited, dead, both, 0, routing.CoolingErrors, 5_000},
+		{"both are limited", limited, limited, both, 0, routing.CoolingRateLimit, 30_000},
+	} {
+		l := leg{keys: []legKey{{kind: routing.BYOK}, {kind: routing.Platform}}, health: []*state.Key{fresh(c.tenant...), fresh(c.host...)}}
+		var got routing.Candidate
+		l.unwell(&got, now, "")
+		if got.Credentials != c.keys || got.KeysRemoved != c.removed || got.Cooling != c.cooling || got.CooldownEndsMS != c.cooldownEndsMS {
+			t.Errorf("%s: keys %b, removed %b, cooling %v for %d ms", c.what, got.Credentials, got.KeysRemoved, got.Cooling, got.CooldownEndsMS)
 		}
 	}
 }

@@ -75,14 +75,15 @@ func (r *run) prepare(p *plan, now time.Time) {
 	}
 }
 
-// unwell takes from the candidate the kinds of key that cannot be used, and says whether those that
-// are left all cool down.
+// unwell takes from the candidate the kinds of key that cannot be used. A kind whose keys all cool down
+// is left where no other is well, and then the candidate cools down: in hybrid mode the host's keys
+// serve while the tenant's cannot.
 func (l *leg) unwell(c *routing.Candidate, now time.Time, tier string) {
 	if len(l.keys) == 0 {
 		return
 	}
-	var usable, removed routing.Credentials
-	cause, ends, well := routing.NotCooling, time.Time{}, false
+	var well, usable, removed routing.Credentials
+	cause, ends := routing.NotCooling, time.Time{}
 	for i := range l.keys {
 		k := &l.keys[i]
 		if !sells(k, tier) {
@@ -93,7 +94,7 @@ func (l *leg) unwell(c *routing.Candidate, now time.Time, tier string) {
 			removed |= k.kind
 		case state.Ready, state.Due:
 			usable |= k.kind
-			well = true
+			well |= k.kind
 		default:
 			usable |= k.kind
 			cool := l.health[i].Cooldown()
@@ -109,7 +110,9 @@ func (l *leg) unwell(c *routing.Candidate, now time.Time, tier string) {
 	}
 	c.Credentials, c.KeysRemoved = usable, removed&^usable
 	c.Cooling, c.CooldownEndsMS = routing.NotCooling, 0
-	if !well && cause != routing.NotCooling {
+	if well != 0 {
+		c.Credentials = well
+	} else if cause != routing.NotCooling {
 		c.Cooling, c.CooldownEndsMS = cause, max(ends.Sub(now).Milliseconds(), 0)
 	}
 }
