@@ -538,3 +538,22 @@ func TestValidateNamesEveryMistake(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+func TestOffsetAtFindsTheFirstRecordOfATime(t *testing.T) {
+	client := open(t, kafkatest.New(t, 1))
+	if _, err := client.NewWriter(topic.Attempts).Write(t.Context(), records(0, 50)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.NewWriter(topic.Attempts).Write(t.Context(), records(50, 100)); err != nil {
+		t.Fatal(err)
+	}
+	for at, want := range map[int64]int64{0: 0, 50: 50, 1000: 100} {
+		got, err := client.OffsetAt(t.Context(), topic.Attempts, 0, time.UnixMilli(1_700_000_000_000+at))
+		if err != nil || got != want {
+			t.Errorf("%d ms: offset %d, want %d, %v", at, got, want, err)
+		}
+	}
+	if _, err := client.OffsetAt(t.Context(), topic.Attempts, 7, time.Now()); err == nil {
+		t.Error("a partition that does not exist has an offset")
+	}
+}
