@@ -247,9 +247,11 @@ func (w *Worker) lost(p int, next int64, err error) error {
 	return gap
 }
 
+// Between these two every type of time in the tables holds: a DateTime ends in 2106 and begins again
+// in 1970, silently, and retention is added to it.
 var (
 	earliest = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
-	latest   = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
+	latest   = time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
 )
 
 // decode turns records, which are not empty, into a chunk.

@@ -62,6 +62,24 @@ func TestEventsOfOtherEncodersAreRead(t *testing.T) {
 	}
 }
 
+// A time beyond what the tables hold would be stored as one in the past, in a slot that was never read.
+func TestTimesThatNoTableHoldsAreDeadLetters(t *testing.T) {
+	for text, dead := range map[string]bool{
+		`"started_at":"2026-01-01T00:00:00Z"`:                                      false,
+		`"started_at":"2026-01-01T00:00:00Z","finished_at":"2099-12-31T23:59:59Z"`: false,
+		`"started_at":"1999-12-31T23:59:59Z"`:                                      true,
+		`"started_at":"2100-01-01T00:00:01Z"`:                                      true,
+		`"started_at":"2026-01-01T00:00:00Z","finished_at":"2107-01-01T00:00:00Z"`: true,
+		`"started_at":"2026-01-01T00:00:00Z","finished_at":"1999-01-01T00:00:00Z"`: true,
+	} {
+		value := []byte(`{"schema_version":1,"event_id":"e","request_id":"r","outcome":"completed",` + text + `}`)
+		c := new(Worker).decode(0, partition.New(), []kafkax.Record{{Offset: 7, Value: value}})
+		if len(c.Dead) != 0 != dead || len(c.Records) != 0 == dead {
+			t.Errorf("%s: %d records, %d dead letters", text, len(c.Records), len(c.Dead))
+		}
+	}
+}
+
 func FuzzCutConsidered(f *testing.F) {
 	f.Add(attempt.Append(nil, sample()))
 	f.Add([]byte(`{"schema_version":1,"considered":[{"provider":"\\"}],"started_at":"2026-01-01T00:00:00Z"}`))

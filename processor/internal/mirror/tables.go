@@ -27,7 +27,7 @@ func refusal(r *kafkax.Record) ([][]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if e.At.Year() < 2000 || e.At.Year() >= 2200 {
+	if e.At.Year() < 2000 || e.At.Year() >= 2100 {
 		return nil, fmt.Errorf("refusal record, field at: %s is out of range", e.At.Format(time.RFC3339))
 	}
 	considered := ""
