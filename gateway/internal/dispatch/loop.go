@@ -59,9 +59,16 @@ func (s step) with(key int) step {
 // attempts makes attempts until one serves the request or none is left to make.
 func (r *run) attempts(ctx context.Context) {
 	at, ok := r.start()
-	retries, larger := 0, false
+	retries, larger, anew := 0, false, false
 	var last *llm.Error
-	for ok {
+	for {
+		if !ok && len(r.calls) == 0 && !anew {
+			anew = true
+			at, ok = r.anew()
+		}
+		if !ok {
+			break
+		}
 		if at.wait > 0 && !r.sleep(ctx, at) {
 			break
 		}
@@ -94,11 +101,26 @@ func (r *run) start() (step, bool) {
 	return r.other(at, 0)
 }
 
-// enter picks a key of the candidate that was decided on. Where all of them cool down the decision
-// made it the last resort, and the one whose cooldown from errors ends first is taken.
+// anew decides a second time, where the first choice cannot be called after all, nothing was called yet
+// and no further choice may follow the first: a session's, or that of the only provider there is.
+func (r *run) anew() (step, bool) {
+	r.retry.Tried, r.redecided = r.retry.Tried[:0], false
+	r.prepare(r.plan, r.d.metrics.Now())
+	if routing.Decide(&r.in, &r.first); r.first.Selected < 0 {
+		return step{}, false
+	}
+	r.remember()
+	return r.enter(stepOf(&r.first))
+}
+
+// enter picks a key of the candidate that was decided on. Where the decision saw all of them cool down
+// it made the candidate the last resort, and the one whose cooldown from errors ends first is taken.
 func (r *run) enter(at step) (step, bool) {
 	if key := r.pick(at.leg, at.kind); key >= 0 {
 		return at.with(key), true
+	}
+	if r.in.Candidates[at.leg].Cooling == routing.NotCooling {
+		return step{}, false // it went bad since: others may be well
 	}
 	if key := r.soonest(at.leg, at.kind); key >= 0 {
 		to := at.with(key)
