@@ -236,6 +236,9 @@ func TestALostRangeStopsItsPartitionAlone(t *testing.T) {
 	if status != http.StatusServiceUnavailable || len(reasons) != 1 || !strings.Contains(reasons[0], "--accept-gap "+accept) || !strings.Contains(reasons[0], fmt.Sprintf("50 records (%d to %d)", stored+1, lost-1)) {
 		t.Errorf("readyz: %d %q", status, reasons)
 	}
+	if next, ok := p.status.Progress()[0]; !ok || next != stored+1 {
+		t.Errorf("the lag of a stopped partition is counted from %d (%v), want %d", next, ok, stored+1)
+	}
 	_, other, err := w.client.Bounds(t.Context(), topic.Attempts, 1)
 	if err != nil {
 		t.Fatal(err)

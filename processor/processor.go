@@ -177,7 +177,7 @@ func (p *Processor) work(ctx context.Context) error {
 	var tasks sync.WaitGroup
 	defer tasks.Wait()
 	defer cancel()
-	publisher := publish.New(publish.Config{Interval: p.publishInterval, Snapshots: p.cfg.Retention.Snapshots, At: p.point}, p.conn, p.leads, p.status.Changed(),
+	publisher := publish.New(publish.Config{Interval: p.publishInterval, Snapshots: p.cfg.Retention.Snapshots, Usage: p.cfg.Retention.UsageHourly, At: p.point}, p.conn, p.leads, p.status.Changed(),
 		func() []snapshot.Profile { return p.profiles.Live(time.Now()) }, p.log, p.publishMetrics)
 	tasks.Go(func() { publisher.Run(ctx) })
 	tasks.Go(func() { p.profiles.Follow(ctx, p.kafka) })

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"turnout/migrations"
 	"turnout/processor/internal/publish"
 	"turnout/processor/verify"
 	"turnout/schemas/snapshot"
@@ -104,7 +105,9 @@ func TestEventsBecomeRowsBucketsAndASnapshot(t *testing.T) {
 	if n := w.number("sum(requests) FROM usage_hourly"); n != w.number("countIf(NOT will_retry) FROM attempts_unique") {
 		t.Errorf("usage_hourly counts %d requests", n)
 	}
-	_ = publish.RollUp(t.Context(), w.conn, time.Now().Add(time.Hour))
+	if err := publish.RollUp(t.Context(), w.conn, time.Now().Add(time.Hour), migrations.DefaultRetention().UsageHourly); err != nil {
+		t.Fatal(err)
+	}
 	if a, b := w.number("sum(cost_nano_usd) FROM usage_daily FINAL"), w.number("sum(cost_nano_usd) FROM attempts_unique"); a != b {
 		t.Errorf("usage_daily costs %d, the attempts %d", a, b)
 	}

@@ -70,6 +70,14 @@ type Standing struct {
 	Gap         *Gap  // nil: the log goes on where the progress ended
 }
 
+// next is the offset that the partition goes on from if nothing is missing.
+func (at Standing) next() int64 {
+	if !at.Known {
+		return at.First
+	}
+	return at.Stored.Offset + 1
+}
+
 // Inspect looks at a partition. It tries on until ctx ends.
 func (w *Worker) Inspect(ctx context.Context, p int) (Standing, error) {
 	var at Standing
@@ -109,11 +117,12 @@ func (w *Worker) resume(ctx context.Context, p int) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
+	w.Status.Stored(p, at.next())
 	if !at.Known {
 		w.Log.Info("partition begins", "partition", p, "offset", at.First, "log_end", at.Next)
 		return at.First, nil
 	}
-	wanted := at.Stored.Offset + 1
+	wanted := at.next()
 	if gap := at.Gap; gap != nil {
 		accepted, ok := w.AcceptGap[p]
 		// Where the log ends before, new records would bear offsets that were counted.

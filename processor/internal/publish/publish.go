@@ -22,6 +22,7 @@ import (
 type Config struct {
 	Interval  time.Duration
 	Snapshots time.Duration // how long they are kept
+	Usage     time.Duration // how long hours of usage are kept
 	// At is called at named points, for tests that stop the process there; nil in earnest.
 	At func(point string)
 }
@@ -87,14 +88,13 @@ func (p *Publisher) Run(ctx context.Context) {
 		switch {
 		case err == nil:
 			if complained != "" {
-				p.log.Info("snapshots are published again")
+				p.log.Info("the publisher works again")
 			}
 			complained = ""
 		case ctx.Err() == nil:
-			p.metrics.failed.Inc()
 			if complained != err.Error() {
 				complained = err.Error()
-				p.log.Warn("no snapshot was published", "error", err)
+				p.log.Warn("the publisher failed, trying on", "error", err)
 			}
 		}
 	}
@@ -106,12 +106,13 @@ func (p *Publisher) turn(ctx context.Context, kept *upkeep) error {
 	started := time.Now()
 	head, err := p.Publish(ctx)
 	if err != nil {
-		return err
+		p.metrics.failed.Inc()
+		return fmt.Errorf("no snapshot was published: %w", err)
 	}
 	p.metrics.published.Inc()
 	p.metrics.rows.Set(float64(head.Rows))
 	p.metrics.seconds.Observe(time.Since(started).Seconds())
-	return kept.turn(ctx, p.conn, head.AsOf, p.cfg.Snapshots)
+	return kept.turn(ctx, p.conn, head.AsOf, p.cfg)
 }
 
 // Publish makes one snapshot of the live folds as of now, by ClickHouse's clock, and makes it visible.

@@ -13,16 +13,16 @@ type upkeep struct {
 	dropped, rolled time.Time // the hour it was last done in
 }
 
-func (u *upkeep) turn(ctx context.Context, conn *chx.Conn, now time.Time, keep time.Duration) error {
+func (u *upkeep) turn(ctx context.Context, conn *chx.Conn, now time.Time, cfg Config) error {
 	hour := now.Truncate(time.Hour)
 	if u.dropped.Before(hour) {
-		if err := dropSnapshots(ctx, conn, now.Add(-keep)); err != nil {
+		if err := dropSnapshots(ctx, conn, now.Add(-cfg.Snapshots)); err != nil {
 			return err
 		}
 		u.dropped = hour
 	}
 	if u.rolled.Before(hour) {
-		if err := RollUp(ctx, conn, now); err != nil {
+		if err := RollUp(ctx, conn, now, cfg.Usage); err != nil {
 			return err
 		}
 		u.rolled = hour
@@ -60,14 +60,18 @@ func dropSnapshots(ctx context.Context, conn *chx.Conn, before time.Time) error 
 	return nil
 }
 
-// rollUpDays is how many days back are rolled up again: late events may still have come, and all
-// their hours are still there.
+// rollUpDays is how many days back are rolled up again: late events may still have come.
 const rollUpDays = 6
 
-// RollUp writes the usage of the last days by day, from the hours that are over.
-func RollUp(ctx context.Context, conn *chx.Conn, now time.Time) error {
+// RollUp writes the usage of the last days by day, from the hours that are over. kept is how long hours
+// are kept: a day that has lost some already stays as it was written.
+func RollUp(ctx context.Context, conn *chx.Conn, now time.Time, kept time.Duration) error {
+	const day = 24 * time.Hour
 	hour := now.UTC().Truncate(time.Hour)
-	first := time.Date(hour.Year(), hour.Month(), hour.Day()-rollUpDays, 0, 0, 0, 0, time.UTC)
+	first := hour.Truncate(day).Add(-rollUpDays * day)
+	if whole := now.UTC().Add(-kept).Truncate(day).Add(day); whole.After(first) {
+		first = whole
+	}
 	err := conn.Exec(chx.SyncInsert(ctx), fmt.Sprintf(`INSERT INTO usage_daily
 		(day, organization_id, project_id, model, provider, attempts, requests, successes, input_tokens, cached_input_tokens, cache_write_tokens, output_tokens, cost_nano_usd, version)
 		SELECT toDate(hour) AS day, organization_id, project_id, model, provider, sum(attempts), sum(requests), sum(successes), sum(input_tokens), sum(cached_input_tokens),
