@@ -13,7 +13,7 @@ LDFLAGS  := -X turnout/internal/lifecycle.Version=$(VERSION)
 GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 BENCHSTAT := golang.org/x/perf/cmd/benchstat@v0.0.0-20251208221838-04cf7a2dca90
 
-.PHONY: help deps build dev demo test race lint fuzz bench bench-micro kafka test-kafka sdk chaos compose-check ci clean
+.PHONY: help deps build dev demo test race lint fuzz bench bench-pipeline bench-micro kafka test-kafka sdk chaos compose-check ci clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -58,6 +58,9 @@ fuzz: ## every fuzz target for FUZZTIME (10s)
 bench: deps build ## Turnout beside a plain reverse proxy and a direct call, and the processor, in one run
 	$(GO) run ./deploy/bench $(BENCHFLAGS)
 	$(GO) test -run "^$$" -bench Pipeline -benchtime 1x -timeout 15m ./processor
+
+bench-pipeline: deps ## the processor beside ClickHouse's own Kafka engine: speed, CPU, and what kill -9 does to each
+	$(GO) run ./deploy/bench/pipeline $(BENCHFLAGS)
 
 bench-micro: ## Go benchmarks of the cores
 	$(GO) test -run '^$$' -bench . -benchmem ./gateway/routing ./gateway/pricing ./internal/jsonx ./schemas/attempt ./gateway/internal/emit

@@ -35,6 +35,8 @@ type Options struct {
 	// Databases that AppUser may make and fill; a * at the end stands for anything. Default: Database,
 	// which is also created.
 	Databases []string
+	// Grants are what AppUser may do beyond that, such as "GRANT KAFKA ON *.*".
+	Grants []string
 	// MemoryBytes caps the whole server. Default 3 GiB; one query may take half of it.
 	MemoryBytes int64
 }

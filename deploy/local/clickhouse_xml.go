@@ -42,6 +42,7 @@ func usersXML(password string, o Options) string {
 	for _, database := range o.Databases {
 		grants = append(grants, fmt.Sprintf("GRANT SELECT, INSERT, ALTER, CREATE, DROP, TRUNCATE, OPTIMIZE, SHOW, dictGet, SYSTEM MERGES, SYSTEM TTL MERGES, SYSTEM VIEWS ON %s.*", database))
 	}
+	grants = append(grants, o.Grants...)
 	reads := make([]string, 0, len(o.Databases))
 	for _, database := range o.Databases {
 		reads = append(reads, fmt.Sprintf("GRANT SELECT, SHOW ON %s.*", database))
