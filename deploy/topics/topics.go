@@ -85,19 +85,23 @@ func Main(ctx context.Context, env lifecycle.Env, known []string) error {
 	}
 	cfg := Default()
 	loaded, err := config.Load("topics", &cfg, env, known)
-	if err != nil || loaded.CheckOnly {
+	if err != nil {
 		return err
+	}
+	if loaded.CheckOnly {
+		fmt.Fprintln(env.Stdout, "settings are fine")
+		return nil
 	}
 	if what == "list" {
 		w := tabwriter.NewWriter(env.Stdout, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(w, "topic\tpartitions\tcleanup\tretention")
 		for _, s := range cfg.Specs() {
 			cleanup, retention := "delete", s.Retention.String()
-			if s.Compact {
-				cleanup = "compact"
-			}
-			if s.Retention < 0 {
-				retention = "for ever"
+			switch {
+			case s.Retention < 0:
+				cleanup, retention = "compact", "for ever"
+			case s.Compact:
+				cleanup = "compact,delete"
 			}
 			fmt.Fprintf(w, "%s\t%d\t%s\t%s\n", s.Name, s.Partitions, cleanup, retention)
 		}
