@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"flag"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -53,6 +54,30 @@ func TestResourcesAreTheSimulators(t *testing.T) {
 	for _, p := range sim.Default() {
 		if !strings.Contains(string(compose), sim.Key(p.ID)) {
 			t.Errorf("docker-compose.yml does not hand the gateways %s's key", p.ID)
+		}
+	}
+}
+
+// The image's user is not root, and Docker gives a new volume the owner of the folder it covers.
+func TestTheSpoolsVolumeBelongsToTheUser(t *testing.T) {
+	compose, err := os.ReadFile("../../docker-compose.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dockerfile, err := os.ReadFile("Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	mounts := regexp.MustCompile(`spool-\d+:(/[^"\s]+)`).FindAllStringSubmatch(string(compose), -1)
+	if len(mounts) == 0 {
+		t.Fatal("no spool has a volume")
+	}
+	for _, m := range mounts {
+		if !regexp.MustCompile(`(?m)^COPY .*--chown=nonroot:nonroot \S+ ` + regexp.QuoteMeta(m[1]) + `$`).Match(dockerfile) {
+			t.Errorf("the image does not have %s for its user", m[1])
+		}
+		if dir := "TURNOUT_SPOOL_DIR: " + m[1] + "/"; !strings.Contains(string(compose), dir) {
+			t.Errorf("docker-compose.yml: the spool is not under %s", m[1])
 		}
 	}
 }
