@@ -49,7 +49,6 @@ type Status struct {
 	next    map[int]int64
 	stored  map[int]int64
 	stopped map[int]*Gap
-	joined  bool
 	changed chan struct{}
 }
 
@@ -62,7 +61,6 @@ func (s *Status) begin(p int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.holders[p]++
-	s.joined = true
 	delete(s.stopped, p)
 	s.notify()
 }
@@ -129,13 +127,6 @@ func (s *Status) Partitions() []int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Sorted(maps.Keys(s.holders))
-}
-
-// Joined says whether this process has ever been given a partition.
-func (s *Status) Joined() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.joined
 }
 
 // Stopped lists the partitions that cannot go on, and why.
