@@ -121,6 +121,11 @@ func New(cfg Config, log *slog.Logger, lookup func(string) (string, bool)) (_ *G
 		}
 	}()
 
+	g.upstream = provider.NewTransports(nil)
+	g.adapters = map[string]provider.Adapter{
+		resource.ProtocolOpenAI:    openai.New(g.upstream, "turnout/"+lifecycle.Version, time.Now),
+		resource.ProtocolAnthropic: anthropic.New(g.upstream, "turnout/"+lifecycle.Version, time.Now),
+	}
 	g.versions = newVersions(filepath.Join(filepath.Dir(filepath.Clean(cfg.Spool.Dir)), "versions"), log)
 	if g.tenants, err = tenant.Open(cfg.Resources, tenant.Options{
 		Lookup:   lookup,
@@ -145,11 +150,6 @@ func New(cfg Config, log *slog.Logger, lookup func(string) (string, bool)) (_ *G
 		return nil, err
 	}
 	g.events.OnAck(g.poller.Acked)
-	g.upstream = provider.NewTransports(nil)
-	g.adapters = map[string]provider.Adapter{
-		resource.ProtocolOpenAI:    openai.New(g.upstream, "turnout/"+lifecycle.Version, time.Now),
-		resource.ProtocolAnthropic: anthropic.New(g.upstream, "turnout/"+lifecycle.Version, time.Now),
-	}
 	observer := g.observe()
 	d := dispatch.New(dispatch.Config{
 		NodeID: cfg.NodeID, Exploration: exploration, AutoModels: autoModels,
@@ -241,10 +241,10 @@ func (g *Gateway) listen(ctx context.Context) (err error) {
 	if g.listener != nil {
 		return nil
 	}
-	if g.listener, err = httpapi.Listen(ctx, g.cfg.Listen); err != nil {
+	if g.listener, err = httpapi.Listen(ctx, g.cfg.Listen, g.cfg.limits); err != nil {
 		return fmt.Errorf("listen: %w (another address: --listen)", err)
 	}
-	if g.adminListener, err = httpapi.Listen(ctx, g.cfg.AdminListen); err != nil {
+	if g.adminListener, err = httpapi.Listen(ctx, g.cfg.AdminListen, httpapi.DefaultLimits()); err != nil {
 		_ = g.listener.Close()
 		return fmt.Errorf("admin_listen: %w (another address: --admin-listen)", err)
 	}
@@ -312,7 +312,7 @@ func (g *Gateway) reportProblems(v *tenant.View) {
 		g.log.Warn("left out", "subject", p.Subject, "problem", p.Message)
 	}
 	for i := range v.Set.Providers {
-		if p := &v.Set.Providers[i]; p.Protocol != resource.ProtocolOpenAI {
+		if p := &v.Set.Providers[i]; g.adapters[p.Protocol] == nil {
 			g.log.Warn("left out", "subject", "provider "+p.ID, "problem", "protocol "+p.Protocol+" is not spoken by this version")
 		}
 	}

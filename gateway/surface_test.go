@@ -96,7 +96,7 @@ func TestSlowAndOddRequests(t *testing.T) {
 	noLeaks(t)
 	u := newUpstreams(t)
 	n := start(t, resources(u.URL, noExploration, providerSpec{id: "alpha"}), func(c *Config) {
-		c.limits.Header, c.limits.Body = 200*time.Millisecond, 200*time.Millisecond
+		c.limits.Header, c.limits.Body, c.limits.Idle = 200*time.Millisecond, 200*time.Millisecond, time.Second
 	}).ready()
 	head := "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + token + "\r\nContent-Type: application/json\r\n"
 	for name, c := range map[string]struct {
@@ -123,12 +123,13 @@ func TestSlowAndOddRequests(t *testing.T) {
 			}
 		})
 	}
-	// A connection that rests between two requests is no slow one.
+	// A connection that rests before its first request, or between two, is no slow one.
 	c, err := net.Dial("tcp", strings.TrimPrefix(n.url, "http://"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
+	time.Sleep(400 * time.Millisecond)
 	r := bufio.NewReader(c)
 	for range 2 {
 		fmt.Fprintf(c, "%sContent-Length: %d\r\n\r\n%s", head, len(chatBody), chatBody)

@@ -51,7 +51,7 @@ func NewAdmin(admin Admin, metrics http.Handler, token string, log *slog.Logger)
 		}
 		return c.JSON(http.StatusOK, found)
 	}))
-	return newServer(e, DefaultLimits().Header, log)
+	return newServer(e, DefaultLimits(), log)
 }
 
 func bearer(r *http.Request) string { return token(r.Header) }

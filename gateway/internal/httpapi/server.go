@@ -17,21 +17,19 @@ import (
 	"turnout/gateway/llm"
 )
 
-const (
-	idleTimeout = 3 * time.Minute
-	maxHeader   = 64 << 10
-)
+const maxHeader = 64 << 10
 
 // Limits are how long a client may take; they are no settings (api.md).
 type Limits struct {
 	Header time.Duration // for the request's header: 408
 	Body   time.Duration // without a byte of the body: 408
 	Client time.Duration // without taking a byte of the answer: the client is gone
+	Idle   time.Duration // without a request, or before the first: the connection is closed
 }
 
 // DefaultLimits are those of api.md.
 func DefaultLimits() Limits {
-	return Limits{Header: 10 * time.Second, Body: 60 * time.Second, Client: 60 * time.Second}
+	return Limits{Header: 10 * time.Second, Body: 60 * time.Second, Client: 60 * time.Second, Idle: 3 * time.Minute}
 }
 
 // Dispatcher serves requests.
@@ -84,7 +82,7 @@ func New(cfg Config, d Dispatcher) (*API, *http.Server) {
 	e.GET("/readyz", a.ready)
 	e.GET("/", a.root)
 	e.HEAD("/", a.root)
-	return a, newServer(e, cfg.Limits.Header, cfg.Log)
+	return a, newServer(e, cfg.Limits, cfg.Log)
 }
 
 // InFlight is how many requests are being served.
@@ -102,11 +100,11 @@ type discard struct{}
 
 func (discard) Write(p []byte) (int, error) { return len(p), nil }
 
-func newServer(h http.Handler, header time.Duration, log *slog.Logger) *http.Server {
+func newServer(h http.Handler, limits Limits, log *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler:           h,
-		ReadHeaderTimeout: header,
-		IdleTimeout:       idleTimeout,
+		ReadHeaderTimeout: limits.Header,
+		IdleTimeout:       limits.Idle,
 		MaxHeaderBytes:    maxHeader,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		ConnState:         noteState,
@@ -136,10 +134,10 @@ func (a *API) ready(c echo.Context) error {
 
 // Listen opens the address that New's server is to serve. A client that is too slow with its headers
 // is answered 408 there, which net/http would leave out.
-func Listen(ctx context.Context, address string) (net.Listener, error) {
+func Listen(ctx context.Context, address string, limits Limits) (net.Listener, error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
 		return nil, err
 	}
-	return listener{l}, nil
+	return listener{l, limits}, nil
 }
