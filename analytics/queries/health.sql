@@ -21,6 +21,8 @@ SELECT
 FROM attempts_unique AS a
 WHERE a.finished_at >= {from:DateTime64(3, 'UTC')}
   AND a.finished_at < {to:DateTime64(3, 'UTC')}
+  AND a.started_at >= {from:DateTime64(3, 'UTC')} - toIntervalDay(1) -- no attempt takes a day; rows stand by their start
+  AND a.started_at < {to:DateTime64(3, 'UTC')}
   AND ({project:String} = '' OR a.project_id = {project:String})
   AND a.credential_source != 'byok'
   AND (NOT a.custom_provider OR {project:String} != '')
