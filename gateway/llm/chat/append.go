@@ -14,8 +14,7 @@ func Append(dst []byte, r *llm.Request, s llm.Sending) (out []byte, stripped []s
 	b = append(b, '[')
 	if len(r.System) > 0 {
 		b = append(b, `{"role":"system","content":`...)
-		b = appendContent(b, r.System)
-		b = append(b, '}')
+		b = append(append(b, paragraphs(r.System)...), '}')
 	}
 	thought := false
 	for i := range r.Messages {
@@ -72,6 +71,20 @@ func Append(dst []byte, r *llm.Request, s llm.Sending) (out []byte, stripped []s
 		}
 	}
 	return append(b, '}'), stripped
+}
+
+// paragraphs is the text of all parts as one raw string, which every upstream takes as a system's.
+func paragraphs(parts []llm.Part) []byte {
+	out := []byte{'"'}
+	for i := range parts {
+		if text := parts[i].Text; filled(text) {
+			if len(out) > 1 {
+				out = append(out, `\n\n`...)
+			}
+			out = append(out, text[1:len(text)-1]...)
+		}
+	}
+	return append(out, '"')
 }
 
 // effortOf turns a budget into the word for it.
