@@ -40,7 +40,7 @@ func TestPasswordsAndEncryption(t *testing.T) {
 	secure := func(mechanism string, password config.Secret) kafkax.Config {
 		cfg := kafkax.Default()
 		cfg.Brokers = []string{broker.SecureAddr()}
-		cfg.TLS = kafkax.TLS{Enabled: true, CAFile: files.CA}
+		cfg.TLS = config.TLS{Enabled: true, CAFile: files.CA}
 		cfg.SASL = kafkax.SASL{Mechanism: mechanism, Username: user, Password: password}
 		return cfg
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2"
 
 	"turnout/internal/chx"
+	"turnout/internal/config"
 	"turnout/internal/testkit/certtest"
 	"turnout/internal/testkit/chtest"
 )
@@ -204,7 +205,7 @@ func TestConnSurvivesOutages(t *testing.T) {
 }
 
 func TestValidateNamesEveryMistake(t *testing.T) {
-	cfg := chx.Config{Addr: []string{"localhost"}, HTTP: "x", Database: "default", TLS: chx.TLS{CAFile: "a", CertFile: "b"}}
+	cfg := chx.Config{Addr: []string{"localhost"}, HTTP: "x", Database: "default", TLS: config.TLS{CAFile: "a", CertFile: "b"}}
 	err := cfg.Validate()
 	for _, want := range []string{"clickhouse.addr", "clickhouse.http", "clickhouse.database", "clickhouse.tls.enabled", "clickhouse.tls.cert_file"} {
 		if err == nil || !strings.Contains(err.Error(), want) {

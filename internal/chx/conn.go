@@ -74,7 +74,7 @@ func options(cfg Config) (*clickhouse.Options, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	encryption, err := cfg.tls()
+	encryption, err := cfg.TLS.Client("clickhouse.tls")
 	if err != nil {
 		return nil, err
 	}

@@ -58,7 +58,7 @@ func Open(cfg Config, log *slog.Logger) (*Client, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	encryption, err := cfg.tls()
+	encryption, err := cfg.TLS.Client("kafka.tls")
 	if err != nil {
 		return nil, err
 	}

@@ -4,12 +4,9 @@
 package kafkax
 
 import (
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
-	"os"
 
 	"github.com/segmentio/kafka-go/sasl"
 	"github.com/segmentio/kafka-go/sasl/plain"
@@ -20,20 +17,10 @@ import (
 
 // Config says how to reach Kafka. It is embedded by every component under the key "kafka".
 type Config struct {
-	Brokers  []string `koanf:"brokers" help:"Kafka addresses to start from, host:port, separated by commas"`
-	ClientID string   `koanf:"client_id" help:"name this process gives itself towards Kafka"`
-	TLS      TLS      `koanf:"tls"`
-	SASL     SASL     `koanf:"sasl"`
-}
-
-// TLS says whether and how connections are encrypted.
-type TLS struct {
-	Enabled            bool   `koanf:"enabled" help:"speak TLS to Kafka"`
-	CAFile             string `koanf:"ca_file" help:"PEM file with the authorities to trust (default: the system's)"`
-	CertFile           string `koanf:"cert_file" help:"PEM file with this client's certificate"`
-	KeyFile            string `koanf:"key_file" help:"PEM file with this client's private key"`
-	ServerName         string `koanf:"server_name" help:"name expected in the broker's certificate (default: the host dialled)"`
-	InsecureSkipVerify bool   `koanf:"insecure_skip_verify" help:"accept any certificate: for tests only"`
+	Brokers  []string   `koanf:"brokers" help:"Kafka addresses to start from, host:port, separated by commas"`
+	ClientID string     `koanf:"client_id" help:"name this process gives itself towards Kafka"`
+	TLS      config.TLS `koanf:"tls"`
+	SASL     SASL       `koanf:"sasl"`
 }
 
 // SASL says how this client proves who it is.
@@ -59,12 +46,7 @@ func (c Config) Validate() error {
 			mistakes = append(mistakes, fmt.Errorf("kafka.brokers: %q is not host:port", address))
 		}
 	}
-	if (c.TLS.CertFile == "") != (c.TLS.KeyFile == "") {
-		mistakes = append(mistakes, errors.New("kafka.tls.cert_file and kafka.tls.key_file: give both or neither"))
-	}
-	if !c.TLS.Enabled && (c.TLS.CAFile != "" || c.TLS.CertFile != "" || c.TLS.ServerName != "" || c.TLS.InsecureSkipVerify) {
-		mistakes = append(mistakes, errors.New("kafka.tls.enabled: false although other kafka.tls settings are given; set it to true or remove them"))
-	}
+	mistakes = append(mistakes, c.TLS.Validate("kafka.tls"))
 	switch c.SASL.Mechanism {
 	case "":
 		if c.SASL.Username != "" || c.SASL.Password != "" {
@@ -78,35 +60,6 @@ func (c Config) Validate() error {
 		mistakes = append(mistakes, fmt.Errorf("kafka.sasl.mechanism: %q; use plain, scram-sha-256 or scram-sha-512", c.SASL.Mechanism))
 	}
 	return errors.Join(mistakes...)
-}
-
-func (c Config) tls() (*tls.Config, error) {
-	if !c.TLS.Enabled {
-		return nil, nil
-	}
-	out := &tls.Config{
-		MinVersion:         tls.VersionTLS12,
-		ServerName:         c.TLS.ServerName,
-		InsecureSkipVerify: c.TLS.InsecureSkipVerify,
-	}
-	if c.TLS.CAFile != "" {
-		pem, err := os.ReadFile(c.TLS.CAFile)
-		if err != nil {
-			return nil, fmt.Errorf("kafka.tls.ca_file: %w", err)
-		}
-		out.RootCAs = x509.NewCertPool()
-		if !out.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("kafka.tls.ca_file: no certificate in %s; it must be PEM", c.TLS.CAFile)
-		}
-	}
-	if c.TLS.CertFile != "" {
-		pair, err := tls.LoadX509KeyPair(c.TLS.CertFile, c.TLS.KeyFile)
-		if err != nil {
-			return nil, fmt.Errorf("kafka.tls.cert_file and kafka.tls.key_file: %w", err)
-		}
-		out.Certificates = []tls.Certificate{pair}
-	}
-	return out, nil
 }
 
 func (c Config) sasl() (sasl.Mechanism, error) {

@@ -15,6 +15,7 @@ import (
 	"github.com/segmentio/kafka-go"
 	"go.uber.org/goleak"
 
+	"turnout/internal/config"
 	"turnout/internal/kafkax"
 	"turnout/internal/testkit/kafkatest"
 	"turnout/schemas/topic"
@@ -524,7 +525,7 @@ func TestASilentBrokerHoldsNobody(t *testing.T) {
 }
 
 func TestValidateNamesEveryMistake(t *testing.T) {
-	cfg := kafkax.Config{Brokers: []string{"localhost"}, TLS: kafkax.TLS{CAFile: "a", CertFile: "b"}, SASL: kafkax.SASL{Mechanism: "PLAIN"}}
+	cfg := kafkax.Config{Brokers: []string{"localhost"}, TLS: config.TLS{CAFile: "a", CertFile: "b"}, SASL: kafkax.SASL{Mechanism: "PLAIN"}}
 	err := cfg.Validate()
 	for _, want := range []string{"kafka.brokers", "kafka.tls.enabled", "kafka.tls.cert_file", "kafka.sasl.mechanism"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -534,7 +535,7 @@ func TestValidateNamesEveryMistake(t *testing.T) {
 	if err := kafkax.Default().Validate(); err != nil {
 		t.Error(err)
 	}
-	if _, err := kafkax.Open(kafkax.Config{Brokers: []string{"a:1"}, TLS: kafkax.TLS{Enabled: true, CAFile: "missing.pem"}}, nil); err == nil || !strings.Contains(err.Error(), "kafka.tls.ca_file") {
+	if _, err := kafkax.Open(kafkax.Config{Brokers: []string{"a:1"}, TLS: config.TLS{Enabled: true, CAFile: "missing.pem"}}, nil); err == nil || !strings.Contains(err.Error(), "kafka.tls.ca_file") {
 		t.Errorf("got %v", err)
 	}
 }
