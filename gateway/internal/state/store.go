@@ -50,6 +50,8 @@ type Store struct {
 	keys   *Keys
 	places *ristretto.Cache[string, held]
 
+	placing sync.Mutex // one place is stored at a time
+
 	mu       sync.Mutex
 	seq      uint64
 	pending  map[string]*pending
@@ -182,11 +184,26 @@ func (s *Store) Prefer(key string, p Place, ttl time.Duration) {
 }
 
 func (s *Store) keep(key, kind string, p Place, expires time.Time, ttl time.Duration) {
-	s.places.SetWithTTL(key, held{p, expires}, 1, ttl+time.Minute)
+	s.put(key, held{p, expires}, ttl)
 	s.publish(record{
 		Kind: kind, ID: key[len(kind)+1:], ExpiresAtMS: expires.UnixMilli(),
 		Provider: p.Provider, Region: p.Region, Model: p.Model,
 	})
+}
+
+// put stores a place so that it is there when put returns, unless the cache is full of better ones.
+// Ristretto takes a new key in later, and until then loses what else is stored under it: the first
+// would win, not the last.
+func (s *Store) put(key string, h held, ttl time.Duration) {
+	s.placing.Lock()
+	defer s.placing.Unlock()
+	if !s.places.SetWithTTL(key, h, 1, ttl+time.Minute) { // its buffer is full
+		s.places.Wait()
+		s.places.SetWithTTL(key, h, 1, ttl+time.Minute)
+	}
+	if _, ok := s.places.Get(key); !ok {
+		s.places.Wait()
+	}
 }
 
 // PublishProfiles tells the processor which histories the projects of this node use; each is good
@@ -263,7 +280,7 @@ func (s *Store) apply(r record, offset int64) {
 	switch r.Kind {
 	case kindPin, kindPreference:
 		if r.live(now) {
-			s.places.SetWithTTL(r.key(), held{Place{r.Provider, r.Region, r.Model}, r.expires()}, 1, r.expires().Sub(now)+time.Minute)
+			s.put(r.key(), held{Place{r.Provider, r.Region, r.Model}, r.expires()}, r.expires().Sub(now))
 			return
 		}
 		s.places.Del(r.key())

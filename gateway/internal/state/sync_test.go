@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -55,6 +56,44 @@ func eventually(t *testing.T, what string, limit time.Duration, ok func() bool) 
 		if time.Now().After(deadline) {
 			t.Fatalf("not within %v: %s", limit, what)
 		}
+	}
+}
+
+// The last place wins also where it follows the first at once, as it does in the log a new node reads.
+func TestTheSecondPlaceRightBehindTheFirstWins(t *testing.T) {
+	s, err := New(Config{NodeID: "n", HashKey: []byte("k"), Now: time.Now, Log: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	expires := time.Now().Add(time.Hour).UnixMilli()
+	for i := range 500 {
+		pin := PinKey("acme", "m", fmt.Sprint("pinned-", i))
+		s.Pin(pin, Place{Provider: "first"}, time.Hour)
+		s.Pin(pin, Place{Provider: "last"}, time.Hour)
+		read := record{SchemaVersion: 1, Kind: kindPin, ID: fmt.Sprint("acme/read-", i, "/m"), ExpiresAtMS: expires}
+		for n, provider := range []string{"first", "last"} {
+			read.Provider = provider
+			s.apply(read, int64(2*i+n))
+		}
+		for _, key := range []string{pin, read.key()} {
+			if p, ok := s.Place(key); !ok || p.Provider != "last" {
+				t.Fatalf("%s: %+v (%v)", key, p, ok)
+			}
+		}
+	}
+}
+
+func BenchmarkPin(b *testing.B) {
+	s, err := New(Config{NodeID: "n", HashKey: []byte("k"), Now: time.Now, Log: quiet})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+	i := 0
+	for b.Loop() {
+		i++
+		s.Pin(PinKey("acme", "m", strconv.Itoa(i)), Place{Provider: "p"}, time.Hour)
 	}
 }
 
