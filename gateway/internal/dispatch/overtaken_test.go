@@ -25,6 +25,7 @@ import (
 	"turnout/internal/kafkax"
 	"turnout/internal/telemetry"
 	"turnout/schemas/attempt"
+	"turnout/schemas/resource"
 )
 
 // answered is a client that notes what it gets.
@@ -174,6 +175,35 @@ func TestAProbeThatCameFirstDoesNotFailTheRequest(t *testing.T) {
 				t.Errorf("pinned to %v (%v)", place, ok)
 			}
 		})
+	}
+}
+
+// A hundred tenants of one model cost one weighing, not a hundred.
+func TestProjectsOfOneHistoryShareTheirWeighing(t *testing.T) {
+	b := newBench(t, "alpha", "beta")
+	view := b.tenants.Current()
+	m, _ := view.Catalog.Model("m")
+	web, _ := view.Project("web")
+	plans := b.plansOf(view)
+	watch := plans.get(web, m, attempt.EndpointChat).watch
+	for what, c := range map[string]struct {
+		endpoint string
+		change   func(*resource.Project)
+		same     bool
+	}{
+		"another project":           {attempt.EndpointChat, func(*resource.Project) {}, true},
+		"another window":            {attempt.EndpointChat, func(p *resource.Project) { p.Routing.History.WindowMinutes = 30 }, false},
+		"another minimum":           {attempt.EndpointChat, func(p *resource.Project) { p.Routing.Thresholds.UptimeMinAttempts = 3 }, false},
+		"another class of requests": {attempt.EndpointEmbeddings, func(*resource.Project) {}, false},
+	} {
+		p := *web.Project
+		p.ID = what
+		c.change(&p)
+		other := *web
+		other.Project = &p
+		if got := plans.get(&other, m, c.endpoint).watch; (got == watch) != c.same {
+			t.Errorf("%s: shared %v", what, got == watch)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -26,6 +27,15 @@ type plans struct {
 	mu      sync.RWMutex
 	byModel map[planKey]*plan
 	targets map[string]*provider.Target
+	watches map[watchKey]*poll.Watch
+}
+
+// watchKey is what metrics are weighed by. Most projects have the same of it, and weighing is dear: it
+// is done once for all of them, however many there are.
+type watchKey struct {
+	candidates string
+	history    resource.History
+	minimum    int64
 }
 
 type planKey struct {
@@ -72,7 +82,7 @@ func (d *Dispatcher) plansOf(view *tenant.View) *plans {
 	if p := d.plans.Load(); p != nil && p.view == view {
 		return p
 	}
-	p := &plans{view: view, d: d, byModel: map[planKey]*plan{}, targets: map[string]*provider.Target{}}
+	p := &plans{view: view, d: d, byModel: map[planKey]*plan{}, targets: map[string]*provider.Target{}, watches: map[watchKey]*poll.Watch{}}
 	d.plans.Store(p)
 	return p
 }
@@ -139,8 +149,18 @@ func (p *plans) build(project *tenant.Project, model *catalog.Model, endpoint st
 		out.template = append(out.template, t)
 		keys = append(keys, snapshot.Key{Provider: c.Provider.ID, Model: model.ID, Region: c.Region, Class: class, Organization: c.Organization})
 	}
-	out.watch = p.d.metrics.Watch(keys, project.Routing.History, project.Routing.Thresholds.UptimeMinAttempts)
+	out.watch = p.watch(keys, &project.Routing)
 	return out
+}
+
+func (p *plans) watch(keys []snapshot.Key, routing *resource.Routing) *poll.Watch {
+	key := watchKey{fmt.Sprintf("%+q", keys), routing.History, routing.Thresholds.UptimeMinAttempts}
+	w := p.watches[key]
+	if w == nil {
+		w = p.d.metrics.Watch(keys, key.history, key.minimum)
+		p.watches[key] = w
+	}
+	return w
 }
 
 // addKeys gives the leg the credentials that may be used there, and the template what follows from them.
