@@ -190,3 +190,28 @@ func TestMistakesAreNamed(t *testing.T) {
 		}
 	}
 }
+
+// Whoever waits in vain is told what for.
+func TestNotReadySaysWhy(t *testing.T) {
+	cfg := Free(t.TempDir())
+	cfg.Resources = []string{t.TempDir()} // without a file in it
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() {
+		for ctx.Err() == nil { // everything has been started once this file is there
+			if _, err := os.Stat(filepath.Join(cfg.Data, "ports.json")); err == nil {
+				time.AfterFunc(2*time.Second, cancel)
+				return
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+	}()
+	stack, err := Start(ctx, cfg, lifecycle.Env{}, slog.New(slog.DiscardHandler), Options{})
+	if err == nil {
+		stack.Stop()
+		t.Fatal("ready without resources")
+	}
+	if !strings.Contains(err.Error(), "the gateway is not ready: ") || !strings.Contains(err.Error(), "resource") {
+		t.Errorf("%v", err)
+	}
+}

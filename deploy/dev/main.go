@@ -52,9 +52,11 @@ func (s *Stack) banner(out io.Writer, took time.Duration) {
   kafka        %s
   clickhouse   %s (native)  %s (HTTP)
 `, took.Seconds(), s.cfg.Data, s.cfg.Listen, s.cfg.AdminListen, s.cfg.Analytics.Listen, s.cfg.Sim.Listen, strings.Join(s.cfg.Kafka.Brokers, ","), strings.Join(s.cfg.ClickHouse.Addr, ","), s.cfg.ClickHouse.HTTP)
-	if len(s.Joined) > 0 {
+	switch {
+	case s.Key == "": // their own resources say which providers there are
+	case len(s.Joined) > 0:
 		fmt.Fprintf(out, "  real         %s joined, for their own models\n", strings.Join(s.Joined, ", "))
-	} else {
+	default:
 		fmt.Fprintln(out, "  real         none: set OPENAI_API_KEY, GROQ_API_KEY, ... and start again to have them join")
 	}
 	if s.Key == "" {

@@ -248,7 +248,7 @@ func (s *Stack) gateway(ctx context.Context) error {
 
 func (s *Stack) processor(ctx context.Context) error {
 	cfg := processor.DefaultConfig()
-	cfg.Processor.Listen, cfg.Kafka, cfg.ClickHouse = s.cfg.Processor.Listen, s.cfg.Kafka, s.cfg.ClickHouse
+	cfg.Processor.Listen, cfg.Kafka, cfg.ClickHouse, cfg.ShutdownTimeout = s.cfg.Processor.Listen, s.cfg.Kafka, s.cfg.ClickHouse, s.cfg.ShutdownTimeout
 	p, err := processor.New(cfg, s.log.With("component", "processor"), telemetry.NewMetrics())
 	if err != nil {
 		return err
@@ -291,24 +291,29 @@ func (s *Stack) writePorts() error {
 func (s *Stack) awaitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	last := "no answer"
+	reasons := []string{"it does not answer"}
 	for {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.GatewayURL+"/readyz", nil)
 		if err != nil {
 			return fmt.Errorf("asking the gateway: %w", err)
 		}
 		if resp, err := http.DefaultClient.Do(req); err == nil {
+			var answer struct {
+				Reasons []string `json:"reasons"`
+			}
+			if json.NewDecoder(resp.Body).Decode(&answer) == nil && len(answer.Reasons) > 0 {
+				reasons = answer.Reasons
+			}
 			_ = resp.Body.Close()
 			if resp.StatusCode == http.StatusOK {
 				return nil
 			}
-			last = resp.Status
 		}
 		select {
 		case err := <-s.failed:
 			return err
 		case <-ctx.Done():
-			return fmt.Errorf("waiting for the gateway to be ready: %w (last: %s)", ctx.Err(), last)
+			return fmt.Errorf("the gateway is not ready: %s", strings.Join(reasons, "; "))
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
