@@ -36,6 +36,19 @@ func (e *APIError) AppendOpenAI(dst, extra []byte) []byte {
 	return append(dst, '}')
 }
 
+// AppendResponsesEvent appends the data of an error event in a stream of Responses. extra is as in
+// AppendOpenAI.
+func (e *APIError) AppendResponsesEvent(dst, extra []byte) []byte {
+	dst = append(dst, `{"type":"error","code":`...)
+	dst = appendOrNull(dst, e.Code)
+	dst = append(dst, `,"message":`...)
+	dst = jsonx.AppendString(dst, e.Message)
+	dst = append(dst, `,"param":`...)
+	dst = appendOrNull(dst, e.Param)
+	dst = append(dst, extra...)
+	return append(dst, '}')
+}
+
 // AppendAnthropic appends {"type":"error","error":{...}} in the shape of Messages. extra is as in
 // AppendOpenAI.
 func (e *APIError) AppendAnthropic(dst []byte, requestID string, extra []byte) []byte {

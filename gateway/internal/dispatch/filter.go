@@ -6,6 +6,7 @@ import (
 
 	"turnout/gateway/llm"
 	"turnout/gateway/llm/messages"
+	"turnout/gateway/llm/responses"
 	"turnout/internal/jsonx"
 	"turnout/schemas/attempt"
 )
@@ -19,21 +20,31 @@ func (r *run) filtered(why *llm.Error) {
 		e.Message = why.Message
 		r.reply.Fail(e, r.extra())
 	case attempt.EndpointMessages:
-		r.filteredMessage()
+		r.filteredBy(messages.AppendResponse, messages.NewEncoder(r.stamp(), false))
+	case attempt.EndpointResponses:
+		r.filteredBy(responses.AppendResponse, responses.NewEncoder(r.stamp(), false))
 	default:
 		r.filteredChat()
 	}
 }
 
-// filteredMessage is Anthropic's refusal.
-func (r *run) filteredMessage() {
-	stamp := llm.Stamp{ID: r.req.ID, Model: r.plan.legs[r.calls[len(r.calls)-1].leg].candidate.Model.ID}
+func (r *run) stamp() llm.Stamp {
+	return llm.Stamp{ID: r.req.ID, Model: r.plan.legs[r.calls[len(r.calls)-1].leg].candidate.Model.ID, Created: time.Now().Unix()}
+}
+
+// encoder writes a stream in a surface's dialect.
+type encoder interface {
+	Append(dst []byte, e *llm.Event) []byte
+	End(dst []byte, u *llm.Usage) (out []byte, spliceAt int)
+}
+
+// filteredBy writes the refusal as an empty answer of the surface.
+func (r *run) filteredBy(plain func([]byte, *llm.Response, llm.Stamp) []byte, enc encoder) {
 	if !r.facts.Stream {
-		body := messages.AppendResponse(nil, &llm.Response{Finish: llm.FinishFilter}, stamp)
+		body := plain(nil, &llm.Response{Finish: llm.FinishFilter}, r.stamp())
 		_ = r.reply.Plain(body[:len(body)-1], r.spliced(true), body[len(body)-1:])
 		return
 	}
-	enc := messages.NewEncoder(stamp, false)
 	enc.Append(nil, &llm.Event{Kind: llm.EventFinish, Finish: llm.FinishFilter})
 	body, at := enc.End(nil, &llm.Usage{})
 	_ = r.reply.Event(false, body[:at], r.spliced(true), body[at:])

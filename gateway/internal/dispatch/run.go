@@ -89,7 +89,7 @@ func (r *run) serve(ctx context.Context) {
 }
 
 var parsers = map[string]func([]byte) (*llm.Facts, *llm.APIError){
-	attempt.EndpointMessages: llm.ParseMessages, attempt.EndpointEmbeddings: llm.ParseEmbeddings,
+	attempt.EndpointMessages: llm.ParseMessages, attempt.EndpointResponses: llm.ParseResponses, attempt.EndpointEmbeddings: llm.ParseEmbeddings,
 }
 
 // embeds says whether the request is for embeddings.

@@ -15,6 +15,7 @@ import (
 
 func (a *API) chat(c echo.Context) error       { return a.serve(c, attempt.EndpointChat) }
 func (a *API) embeddings(c echo.Context) error { return a.serve(c, attempt.EndpointEmbeddings) }
+func (a *API) responses(c echo.Context) error  { return a.serve(c, attempt.EndpointResponses) }
 func (a *API) messages(c echo.Context) error   { return a.serve(c, attempt.EndpointMessages) }
 
 // serve answers a request of one surface.
@@ -38,7 +39,7 @@ func (a *API) serve(c echo.Context, endpoint string) error {
 		return failed
 	}
 	reply := newReply(w, &a.cfg, began)
-	reply.anthropic = endpoint == attempt.EndpointMessages
+	reply.dialect = dialectOf(endpoint)
 	req := dispatch.Request{
 		ID: id, Endpoint: endpoint, Token: token(r.Header), Header: r.Header, Body: body, ReadAt: time.Now(),
 		Explain: r.Header.Get("X-Turnout-Explain") == "true", Quiet: r.Header.Get("X-Turnout-Metadata") == "off",

@@ -11,6 +11,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"turnout/gateway/llm"
+	"turnout/schemas/attempt"
 )
 
 const typeJSON = "application/json"
@@ -22,7 +23,11 @@ func (a *API) fail(err error, c echo.Context) {
 		return
 	}
 	e := a.mapped(err, c)
-	writeError(c.Response(), e, nil, strings.HasPrefix(c.Request().URL.Path, "/v1/messages"))
+	d := openAI
+	if strings.HasPrefix(c.Request().URL.Path, "/v1/messages") {
+		d = anthropic
+	}
+	writeError(c.Response(), e, nil, d)
 }
 
 func (a *API) mapped(err error, c echo.Context) *llm.APIError {
@@ -34,7 +39,7 @@ func (a *API) mapped(err error, c echo.Context) *llm.APIError {
 		switch he.Code {
 		case http.StatusNotFound:
 			return invalid(http.StatusNotFound, "not_found",
-				fmt.Sprintf("there is no %s here; see GET /v1/models and POST /v1/chat/completions, /v1/messages, /v1/embeddings", cut(r.URL.Path, 128)))
+				fmt.Sprintf("there is no %s here; see GET /v1/models and POST /v1/chat/completions, /v1/responses, /v1/messages, /v1/embeddings", cut(r.URL.Path, 128)))
 		case http.StatusMethodNotAllowed:
 			return invalid(http.StatusMethodNotAllowed, "method_not_allowed",
 				fmt.Sprintf("%s does not take %s; it takes %s", cut(r.URL.Path, 128), cut(r.Method, 16), c.Response().Header().Get(echo.HeaderAllow)))
@@ -45,16 +50,35 @@ func (a *API) mapped(err error, c echo.Context) *llm.APIError {
 		Message: "the gateway made a mistake; its log says more under this request's id"}
 }
 
+// dialect is how a surface writes its errors.
+type dialect uint8
+
+const (
+	openAI dialect = iota
+	anthropic
+	responses // OpenAI's, but for the event in a stream
+)
+
+func dialectOf(endpoint string) dialect {
+	switch endpoint {
+	case attempt.EndpointMessages:
+		return anthropic
+	case attempt.EndpointResponses:
+		return responses
+	}
+	return openAI
+}
+
 // appendError appends the error in the dialect of the surface.
-func appendError(b []byte, w http.ResponseWriter, e *llm.APIError, extra []byte, anthropic bool) []byte {
-	if anthropic {
+func appendError(b []byte, w http.ResponseWriter, e *llm.APIError, extra []byte, d dialect) []byte {
+	if d == anthropic {
 		return e.AppendAnthropic(b, w.Header().Get("X-Request-Id"), extra)
 	}
 	return e.AppendOpenAI(b, extra)
 }
 
-func writeError(w http.ResponseWriter, e *llm.APIError, extra []byte, anthropic bool) {
-	body := appendError(make([]byte, 0, 512+len(extra)), w, e, extra, anthropic)
+func writeError(w http.ResponseWriter, e *llm.APIError, extra []byte, d dialect) {
+	body := appendError(make([]byte, 0, 512+len(extra)), w, e, extra, d)
 	h := w.Header()
 	h.Set("Content-Type", typeJSON)
 	h.Set("Content-Length", strconv.Itoa(len(body)))

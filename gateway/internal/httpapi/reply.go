@@ -35,8 +35,8 @@ type reply struct {
 	rc    *http.ResponseController
 	cfg   *Config
 	began time.Time
-	// anthropic: errors and heartbeats in the dialect of Messages.
-	anthropic bool
+	// dialect is that of errors and heartbeats.
+	dialect dialect
 
 	route [3]string // values of headers, which net/http wants as slices
 	size  [1]string
@@ -80,7 +80,7 @@ func (r *reply) pulse() {
 	r.commit()
 	// A client that is gone or stuck is noticed by the request's context or by the next write.
 	beat := heartbeat
-	if r.anthropic {
+	if r.dialect == anthropic {
 		beat = ping
 	}
 	if r.write(beat) == nil && r.rc.Flush() == nil {
@@ -155,14 +155,19 @@ func (r *reply) Fail(e *llm.APIError, extra []byte) {
 	r.hush()
 	if !r.committed {
 		_ = r.rc.SetWriteDeadline(time.Now().Add(r.cfg.Limits.Client))
-		writeError(r.w, e, extra, r.anthropic)
+		writeError(r.w, e, extra, r.dialect)
 		return
 	}
 	event := make([]byte, 0, 512+len(extra))
-	if r.anthropic {
-		event = append(event, "event: error\n"...)
+	switch r.dialect {
+	case responses:
+		event = e.AppendResponsesEvent(append(event, "event: error\ndata: "...), extra)
+	case anthropic:
+		event = appendError(append(event, "event: error\ndata: "...), r.w, e, extra, r.dialect)
+	default:
+		event = appendError(append(event, "data: "...), r.w, e, extra, r.dialect)
 	}
-	event = append(appendError(append(event, "data: "...), r.w, e, extra, r.anthropic), "\n\n"...)
+	event = append(event, "\n\n"...)
 	if r.write(event) == nil {
 		_ = r.rc.Flush()
 	}

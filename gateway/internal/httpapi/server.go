@@ -75,6 +75,7 @@ func New(cfg Config, d Dispatcher) (*API, *http.Server) {
 	e.POST("/v1/chat/completions", a.chat)
 	e.POST("/v1/embeddings", a.embeddings)
 	e.POST("/v1/messages", a.messages)
+	e.POST("/v1/responses", a.responses)
 	e.POST("/v1/messages/count_tokens", a.countTokens)
 	e.GET("/v1/models", a.models)
 	e.GET("/v1/models/*", a.model)

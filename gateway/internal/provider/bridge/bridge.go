@@ -14,6 +14,7 @@ import (
 	"turnout/gateway/llm"
 	"turnout/gateway/llm/chat"
 	"turnout/gateway/llm/messages"
+	"turnout/gateway/llm/responses"
 	"turnout/schemas/attempt"
 )
 
@@ -55,7 +56,7 @@ type encoder interface {
 type surface struct {
 	request func(body []byte) (*llm.Request, *llm.Error)
 	answer  func(dst []byte, r *llm.Response, s llm.Stamp) []byte
-	stream  func(s llm.Stamp, r *llm.Request, usage bool) encoder
+	stream  func(s llm.Stamp, usage bool) encoder
 	// own: clients have a metadata of their own, so ours goes under turnout alone.
 	own bool
 }
@@ -63,11 +64,15 @@ type surface struct {
 var surfaces = map[string]surface{
 	attempt.EndpointChat: {
 		request: chat.Decode, answer: chat.AppendResponse,
-		stream: func(s llm.Stamp, _ *llm.Request, usage bool) encoder { return chat.NewEncoder(s, usage) },
+		stream: func(s llm.Stamp, usage bool) encoder { return chat.NewEncoder(s, usage) },
 	},
 	attempt.EndpointMessages: {
 		request: messages.Decode, answer: messages.AppendResponse, own: true,
-		stream: func(s llm.Stamp, _ *llm.Request, usage bool) encoder { return messages.NewEncoder(s, usage) },
+		stream: func(s llm.Stamp, usage bool) encoder { return messages.NewEncoder(s, usage) },
+	},
+	attempt.EndpointResponses: {
+		request: responses.Decode, answer: responses.AppendResponse, own: true,
+		stream: func(s llm.Stamp, usage bool) encoder { return responses.NewEncoder(s, usage) },
 	},
 }
 
@@ -84,9 +89,10 @@ const (
 	longestAnswer = 32000
 )
 
-func prepare(call *provider.Call, p *Protocol) (r *llm.Request, body []byte, failure *llm.Error) {
-	if r, failure = surfaces[call.Endpoint].request(call.Body); failure != nil {
-		return nil, nil, failure
+func prepare(call *provider.Call, p *Protocol) (body []byte, failure *llm.Error) {
+	r, failure := surfaces[call.Endpoint].request(call.Body)
+	if failure != nil {
+		return nil, failure
 	}
 	s := llm.Sending{Model: call.UpstreamModel, AnyTool: call.StripToolChoice, NoUsage: call.Target.NoStreamUsage, MaxTokens: defaultAnswer}
 	if call.MaxOutput > 0 {
@@ -99,7 +105,7 @@ func prepare(call *provider.Call, p *Protocol) (r *llm.Request, body []byte, fai
 		p.Sending(call, &s)
 	}
 	body, call.Stripped = p.Append(nil, r, s)
-	return r, body, nil
+	return body, nil
 }
 
 func stamp(call *provider.Call, now time.Time) llm.Stamp {
@@ -111,7 +117,7 @@ func Complete(ctx context.Context, client *wire.Client, call *provider.Call, p *
 	w := provider.NewWatch(ctx, call.Timeouts.Total)
 	defer w.Stop()
 	defer func() { call.Timing.Total = w.Elapsed() }()
-	_, body, failure := prepare(call, p)
+	body, failure := prepare(call, p)
 	if failure != nil {
 		return nil, failure
 	}
@@ -153,7 +159,7 @@ func read(body []byte, call *provider.Call, p *Protocol, openEnded bool) (*llm.R
 // Stream makes a streaming call in the upstream's protocol and answers in the client's dialect.
 func Stream(ctx context.Context, client *wire.Client, call *provider.Call, p *Protocol) (provider.Stream, *llm.Error) {
 	w := provider.NewWatch(ctx, call.Timeouts.Total)
-	r, body, failure := prepare(call, p)
+	body, failure := prepare(call, p)
 	if failure != nil {
 		w.Stop()
 		return nil, failure
@@ -161,6 +167,6 @@ func Stream(ctx context.Context, client *wire.Client, call *provider.Call, p *Pr
 	to := surfaces[call.Endpoint]
 	return client.Open(w, call, p.Path(call), p.Header(call), body, &relay{
 		decoder: p.Decoder(call.ContextLimit), own: to.own,
-		encoder: to.stream(stamp(call, client.Now()), r, call.Facts.IncludeUsage),
+		encoder: to.stream(stamp(call, client.Now()), call.Facts.IncludeUsage),
 	})
 }

@@ -54,11 +54,20 @@ func (a *Adapter) Offer(endpoint string, t *provider.Target) provider.Offer {
 		return provider.Offer{OK: t.Endpoints == nil || slices.Contains(t.Endpoints, endpoint)}
 	case attempt.EndpointEmbeddings:
 		return provider.Offer{OK: t.Endpoints == nil || slices.Contains(t.Endpoints, endpoint)}
+	case attempt.EndpointResponses:
+		if speaksResponses(t) {
+			return provider.Offer{OK: true}
+		}
 	}
 	if bridge.Serves(endpoint) && a.Offer(attempt.EndpointChat, t).OK {
 		return provider.Offer{OK: true, Translated: true, Lacks: []string{resource.CapWebSearch}}
 	}
 	return provider.Offer{}
+}
+
+// speaksResponses: few besides OpenAI do, so it has to be said.
+func speaksResponses(t *provider.Target) bool {
+	return slices.Contains(t.Endpoints, attempt.EndpointResponses)
 }
 
 // Complete implements provider.Adapter.
@@ -68,6 +77,10 @@ func (a *Adapter) Complete(ctx context.Context, call *provider.Call) (*provider.
 		return a.plain(ctx, call, chatPath, parseAnswer)
 	case attempt.EndpointEmbeddings:
 		return a.embed(ctx, call)
+	case attempt.EndpointResponses:
+		if speaksResponses(call.Target) {
+			return a.plain(ctx, call, responsesPath, parseResponse)
+		}
 	}
 	return bridge.Complete(ctx, &a.client, call, &a.protocol)
 }
@@ -93,7 +106,11 @@ func (a *Adapter) plain(ctx context.Context, call *provider.Call, path string, p
 
 // Stream implements provider.Adapter.
 func (a *Adapter) Stream(ctx context.Context, call *provider.Call) (provider.Stream, *llm.Error) {
-	if call.Endpoint != attempt.EndpointChat {
+	switch {
+	case call.Endpoint == attempt.EndpointResponses && speaksResponses(call.Target):
+		w := provider.NewWatch(ctx, call.Timeouts.Total)
+		return a.client.Open(w, call, responsesPath, a.header(call), appendBody(nil, call), &responseRelay{call: call})
+	case call.Endpoint != attempt.EndpointChat:
 		return bridge.Stream(ctx, &a.client, call, &a.protocol)
 	}
 	w := provider.NewWatch(ctx, call.Timeouts.Total)

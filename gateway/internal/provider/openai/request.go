@@ -5,6 +5,7 @@ import (
 
 	"turnout/gateway/internal/provider"
 	"turnout/internal/jsonx"
+	"turnout/schemas/attempt"
 )
 
 // appendBody appends the body for the upstream: the client's bytes but for what the gateway must change
@@ -25,6 +26,7 @@ func appendBody(dst []byte, call *provider.Call) []byte {
 	}
 	dropOptions := false
 	switch wanted := f.Stream && !call.Target.NoStreamUsage; {
+	case call.Endpoint != attempt.EndpointChat: // usage comes unasked
 	case !wanted:
 		dropOptions = f.At.StreamOptions > 0
 	case f.At.StreamOptions == 0:

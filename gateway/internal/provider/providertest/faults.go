@@ -104,6 +104,11 @@ func faults(t *testing.T, p *Protocol, endpoint string) {
 		expect(t, r.err, attempt.UpstreamTimeout, 200)
 	})
 	t.Run("the end marker is missing", func(t *testing.T) {
+		if p.NoMarker {
+			r := at(t, p, endpoint, body(whole[:len(whole)-1]...)).relay(streaming(endpoint))
+			expect(t, r.err, attempt.NetworkError, 200)
+			return
+		}
 		for _, how := range []string{"", " rst"} {
 			line := body(whole[:len(whole)-1]...)
 			if how != "" {

@@ -21,6 +21,7 @@ import (
 
 	"turnout/gateway/internal/provider"
 	"turnout/gateway/llm"
+	"turnout/internal/jsonx"
 	"turnout/internal/testkit/upstream"
 	"turnout/schemas/attempt"
 )
@@ -39,6 +40,12 @@ type Protocol struct {
 	Events func(s Said) []string
 	// Failed is an error as a body, FailedEvent as an event.
 	Failed, FailedEvent string
+	// Endpoints are what the upstream speaks itself, where that is not what its protocol is known for.
+	Endpoints []string
+	// NoMarker: the last event is the finish itself; there is no end marker that could be missing.
+	NoMarker bool
+	// Golden is a folder in testdata; "" for testdata itself.
+	Golden string
 	// Native is the surface whose bytes are passed through.
 	Native string
 }
@@ -54,12 +61,51 @@ type Said struct {
 // Call is a tool call with its arguments as JSON.
 type Call struct{ ID, Name, Arguments string }
 
+// Response is the answer as the gateway holds it.
+func (s Said) Response() *llm.Response {
+	r := &llm.Response{ID: llm.Raw(`"id_1"`), Finish: s.Finish, Usage: s.Usage}
+	add := func(kind llm.PartKind, text string) {
+		if text != "" {
+			r.Parts = append(r.Parts, llm.Part{Kind: kind, Text: jsonx.AppendString(nil, text)})
+		}
+	}
+	add(llm.PartThinking, s.Thinking)
+	add(llm.PartText, s.Text)
+	for _, c := range s.Calls {
+		r.Parts = append(r.Parts, llm.Part{Kind: llm.PartCall, ID: jsonx.AppendString(nil, c.ID), Name: jsonx.AppendString(nil, c.Name), Input: llm.Raw(c.Arguments)})
+	}
+	return r
+}
+
+// Stream gives the answer in pieces.
+func (s Said) Stream(emit func(*llm.Event)) {
+	emit(&llm.Event{Kind: llm.EventStart, ID: llm.Raw(`"id_1"`)})
+	text := func(kind llm.EventKind, text string) {
+		for _, piece := range strings.SplitAfter(text, " ") {
+			if piece != "" {
+				emit(&llm.Event{Kind: kind, Text: jsonx.AppendString(nil, piece)})
+			}
+		}
+	}
+	text(llm.EventThinking, s.Thinking)
+	text(llm.EventText, s.Text)
+	for i, c := range s.Calls {
+		emit(&llm.Event{Kind: llm.EventCall, Index: i, ID: jsonx.AppendString(nil, c.ID), Name: jsonx.AppendString(nil, c.Name)})
+		for rest := c.Arguments; rest != ""; {
+			n := min(len(rest), 7)
+			emit(&llm.Event{Kind: llm.EventArguments, Index: i, Text: jsonx.AppendString(nil, rest[:n])})
+			rest = rest[n:]
+		}
+	}
+	emit(&llm.Event{Kind: llm.EventFinish, Finish: s.Finish})
+}
+
 const secret = "sk-secret-0123456789"
 
 // Run runs the suite; golden files are in testdata of the caller's folder.
 func Run(t *testing.T, p *Protocol) {
 	for _, endpoint := range []string{attempt.EndpointChat, attempt.EndpointMessages, attempt.EndpointResponses} {
-		if !p.New(nil).Offer(endpoint, &provider.Target{}).OK {
+		if !p.New(nil).Offer(endpoint, &provider.Target{Endpoints: p.Endpoints}).OK {
 			continue
 		}
 		t.Run(endpoint, func(t *testing.T) {
@@ -97,7 +143,7 @@ func (s *place) call(body string) *provider.Call {
 	}
 	return &provider.Call{
 		Endpoint: s.endpoint, Facts: facts, Body: []byte(body), Model: "catalogue/model", UpstreamModel: s.p.Model, MaxOutput: 16000,
-		Target: &provider.Target{Provider: "p", BaseURL: s.up.URL + s.p.Base, AllowPrivate: true}, Secret: secret,
+		Target: &provider.Target{Provider: "p", BaseURL: s.up.URL + s.p.Base, AllowPrivate: true, Endpoints: s.p.Endpoints}, Secret: secret,
 		Timeouts: provider.Timeouts{Connect: time.Second, FirstByte: 2 * time.Second, FirstOutput: 10 * time.Second, Idle: time.Second, Total: 20 * time.Second},
 	}
 }
@@ -110,8 +156,8 @@ func requests(t *testing.T, p *Protocol, endpoint string) {
 			continue
 		}
 		t.Run(f.name, func(t *testing.T) {
-			file := filepath.Join("testdata", endpoint, strings.NewReplacer(" ", "_", ",", "").Replace(f.name)+".txt")
-			if lacks := p.New(nil).Offer(endpoint, &provider.Target{}).Lacks; slices.Contains(lacks, f.needs) {
+			file := filepath.Join("testdata", p.Golden, endpoint, strings.NewReplacer(" ", "_", ",", "").Replace(f.name)+".txt")
+			if lacks := p.New(nil).Offer(endpoint, &provider.Target{Endpoints: p.Endpoints}).Lacks; slices.Contains(lacks, f.needs) {
 				golden(t, file, "not possible in this protocol: a mapping is no candidate ("+f.needs+")\n")
 				return
 			}

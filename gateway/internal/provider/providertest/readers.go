@@ -17,7 +17,10 @@ type reader struct {
 }
 
 var readers = map[string]reader{
-	attempt.EndpointChat:     {plainChat, streamedChat, func(s string) bool { return strings.HasSuffix(s, "data: [DONE]\n\n") }},
+	attempt.EndpointChat: {plainChat, streamedChat, func(s string) bool { return strings.HasSuffix(s, "data: [DONE]\n\n") }},
+	attempt.EndpointResponses: {plainResponses, streamedResponses, func(s string) bool {
+		return strings.Contains(s, "event: response.completed\n") || strings.Contains(s, "event: response.incomplete\n")
+	}},
 	attempt.EndpointMessages: {plainMessages, streamedMessages, func(s string) bool { return strings.Contains(s, "event: message_stop\n") }},
 }
 

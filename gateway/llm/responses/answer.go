@@ -1,0 +1,147 @@
+package responses
+
+import (
+	"strconv"
+
+	"turnout/gateway/llm"
+	"turnout/internal/jsonx"
+)
+
+// AppendResponse appends the answer for a client that speaks Responses.
+func AppendResponse(dst []byte, r *llm.Response, s llm.Stamp) []byte {
+	items := items{stamp: s}
+	for i := range r.Parts {
+		p := &r.Parts[i]
+		switch p.Kind {
+		case llm.PartThinking:
+			if filled(p.Text) {
+				items.list = append(items.list, item{kind: reasoningItem, text: p.Text})
+			}
+		case llm.PartText, llm.PartRefusal:
+			items.list = append(items.list, item{kind: messageItem, text: p.Text, refusal: p.Kind == llm.PartRefusal})
+		case llm.PartCall:
+			items.list = append(items.list, item{kind: callItem, id: p.ID, name: p.Name, text: jsonx.AppendString(nil, string(p.Input))})
+		}
+	}
+	return items.appendResponse(dst, r.ID, status(r.Finish), r.Finish, &r.Usage)
+}
+
+func status(f llm.Finish) string {
+	if f == llm.FinishLength || f == llm.FinishFilter {
+		return "incomplete"
+	}
+	return "completed"
+}
+
+type itemKind uint8
+
+const (
+	messageItem itemKind = iota
+	reasoningItem
+	callItem
+)
+
+// item is one element of an answer's output. Its id is made of the answer's and its place.
+type item struct {
+	kind     itemKind
+	refusal  bool
+	id, name llm.Raw // of a call
+	text     llm.Raw // string: what is said, thought, or the arguments; grows while it streams
+}
+
+type items struct {
+	stamp llm.Stamp
+	list  []item
+}
+
+func appendID(b []byte, id llm.Raw, s llm.Stamp) []byte {
+	if filled(id) {
+		return append(b, id...)
+	}
+	return jsonx.AppendString(b, "resp_"+s.ID)
+}
+
+var prefixes = [...]string{messageItem: "msg_", reasoningItem: "rs_", callItem: "fc_"}
+
+func (s *items) appendItemID(b []byte, n int) []byte {
+	return jsonx.AppendString(b, prefixes[s.list[n].kind]+s.stamp.ID+"_"+strconv.Itoa(n))
+}
+
+// appendItem appends an item; status is in_progress, whose content is still empty, or completed.
+func (s *items) appendItem(b []byte, n int, status string) []byte {
+	it := &s.list[n]
+	whole := status != "in_progress"
+	b = s.appendItemID(append(b, `{"id":`...), n)
+	switch it.kind {
+	case messageItem:
+		b = jsonx.AddString(append(b, `,"type":"message","role":"assistant"`...), "status", status)
+		b = append(b, `,"content":[`...)
+		if whole {
+			b = it.appendPart(b, it.text)
+		}
+		b = append(b, ']')
+	case reasoningItem:
+		b = append(b, `,"type":"reasoning","summary":[`...)
+		if whole {
+			b = append(append(append(b, `{"type":"summary_text","text":`...), it.text...), '}')
+		}
+		b = append(b, ']')
+	case callItem:
+		b = jsonx.AddString(append(b, `,"type":"function_call"`...), "status", status)
+		b = jsonx.Add(jsonx.Add(b, "call_id", it.id), "name", it.name)
+		if whole {
+			b = jsonx.Add(b, "arguments", it.text)
+		} else {
+			b = append(b, `,"arguments":""`...)
+		}
+	}
+	return append(b, '}')
+}
+
+func (it *item) appendPart(b []byte, text llm.Raw) []byte {
+	if it.refusal {
+		return append(jsonx.Add(append(b, `{"type":"refusal"`...), "refusal", text), '}')
+	}
+	return append(jsonx.Add(append(b, `{"type":"output_text"`...), "text", text), `,"annotations":[],"logprobs":[]}`...)
+}
+
+// appendResponse appends the answer as a whole, or its head while it is in_progress.
+func (s *items) appendResponse(b []byte, id llm.Raw, status string, finish llm.Finish, u *llm.Usage) []byte {
+	b = appendID(append(b, `{"id":`...), id, s.stamp)
+	b = jsonx.AddInt(append(b, `,"object":"response"`...), "created_at", s.stamp.Created)
+	b = jsonx.AddString(b, "status", status)
+	b = append(b, `,"background":false,"error":null,"incomplete_details":`...)
+	switch {
+	case status != "incomplete":
+		b = append(b, "null"...)
+	case finish == llm.FinishFilter:
+		b = append(b, `{"reason":"content_filter"}`...)
+	default:
+		b = append(b, `{"reason":"max_output_tokens"}`...)
+	}
+	b = append(b, `,"instructions":null,"metadata":{}`...)
+	b = jsonx.AddString(b, "model", s.stamp.Model)
+	b = append(b, `,"output":[`...)
+	if status != "in_progress" {
+		for n := range s.list {
+			state := "completed"
+			if n == len(s.list)-1 && status == "incomplete" {
+				state = "incomplete"
+			}
+			b = s.appendItem(jsonx.Comma(b), n, state)
+		}
+	}
+	b = append(b, `],"parallel_tool_calls":true,"temperature":null,"tool_choice":"auto","tools":[],"top_p":null,"store":false,"usage":`...)
+	return append(appendUsage(b, u), '}')
+}
+
+func appendUsage(b []byte, u *llm.Usage) []byte {
+	if u == nil || !u.Reported() {
+		return append(b, "null"...)
+	}
+	b = jsonx.AddInt(append(b, '{'), "input_tokens", u.InputTokens)
+	b = append(jsonx.AddInt(append(b, `,"input_tokens_details":{`...), "cached_tokens", u.CachedInputTokens), '}')
+	b = jsonx.AddInt(b, "output_tokens", u.OutputTokens)
+	b = append(jsonx.AddInt(append(b, `,"output_tokens_details":{`...), "reasoning_tokens", u.ReasoningTokens), '}')
+	return append(jsonx.AddInt(b, "total_tokens", u.InputTokens+u.OutputTokens), '}')
+}

@@ -1,0 +1,282 @@
+// Package responses translates OpenAI's Responses to and from what llm holds of a request and an
+// answer. It is pure.
+package responses
+
+import (
+	"turnout/gateway/llm"
+	"turnout/gateway/llm/chat"
+	"turnout/internal/jsonx"
+)
+
+// Decode reads a request that llm.ParseResponses has accepted. An item that cannot be understood is a
+// client_error with its path.
+func Decode(body []byte) (*llm.Request, *llm.Error) {
+	d := decoder{req: new(llm.Request), at: -1}
+	d.ResetLoose(body)
+	d.EachField(d.field)
+	if d.at >= 0 {
+		return nil, llm.InvalidRequest(body, d.at, d.problem)
+	}
+	d.req.System = append(d.instructions, d.req.System...)
+	return d.req, nil
+}
+
+type decoder struct {
+	jsonx.Cursor
+	req          *llm.Request
+	instructions []llm.Part // stand before the input, wherever they come
+	at           int        // of the first item that cannot be understood; -1: none
+	problem      string
+}
+
+func (d *decoder) wrong(at int, problem string) {
+	if d.at < 0 {
+		d.at, d.problem = at, problem
+	}
+}
+
+func (d *decoder) field(key []byte) {
+	r, s := d.req, &d.req.Sampling
+	switch string(key) {
+	case "model", "routing", "free_models_only", "no_reasoning", "session_id", "store", "background", "previous_response_id", "conversation", "prompt":
+	case "include", "prompt_cache_key", "metadata": // about the answer, the cache and the client alone
+	case "stream":
+		r.Stream = d.Kind() == jsonx.Bool && d.Bool()
+	case "instructions":
+		if text := d.RawString(); filled(text) {
+			d.instructions = []llm.Part{{Kind: llm.PartText, Text: text}}
+		}
+	case "input":
+		if d.Kind() == jsonx.String {
+			r.Messages = append(r.Messages, llm.Message{Parts: []llm.Part{{Kind: llm.PartText, Text: d.Raw()}}})
+			return
+		}
+		d.EachItem(func(int) { d.item() })
+	case "max_output_tokens":
+		r.MaxTokens, _ = jsonx.Int64(d.Raw())
+	case "temperature":
+		s.Temperature = d.RawValue()
+	case "top_p":
+		s.TopP = d.RawValue()
+	case "tools":
+		d.EachItem(func(int) { d.tool() })
+	case "tool_choice":
+		d.choice()
+	case "parallel_tool_calls":
+		r.Serial = d.Kind() == jsonx.Bool && !d.Bool()
+	case "text":
+		d.EachField(func(key []byte) {
+			if string(key) == "format" {
+				d.format()
+			}
+		})
+	case "reasoning":
+		d.EachField(func(key []byte) {
+			if string(key) == "effort" {
+				r.Reasoning.Effort = jsonx.RawText(d.RawString())
+			}
+		})
+	case "user":
+		r.User = d.RawString()
+	case "service_tier":
+		r.ServiceTier = jsonx.RawText(d.RawString())
+	case "truncation":
+		if word := d.RawString(); word != nil && string(word) != `"disabled"` {
+			r.Unsaid = append(r.Unsaid, "truncation")
+		}
+	default:
+		name := string(key)
+		if d.RawValue() != nil {
+			r.Unsaid = append(r.Unsaid, name)
+		}
+	}
+}
+
+func filled(raw []byte) bool { return len(raw) > len(`""`) }
+
+func (d *decoder) item() {
+	var kind, role string
+	var id, name, arguments llm.Raw
+	var parts []llm.Part
+	at := d.Pos()
+	d.EachField(func(key []byte) {
+		switch string(key) {
+		case "type":
+			kind = jsonx.RawText(d.RawString())
+		case "role":
+			role = jsonx.RawText(d.RawString())
+		case "call_id":
+			id = d.RawString()
+		case "name":
+			name = d.RawString()
+		case "arguments":
+			arguments = d.RawString()
+		case "content", "output":
+			parts = d.content()
+		}
+	})
+	switch kind {
+	case "", "message":
+		if role == "system" || role == "developer" {
+			d.req.System = append(d.req.System, parts...)
+			return
+		}
+		d.say(role == "assistant", parts...)
+	case "function_call":
+		d.say(true, llm.Part{Kind: llm.PartCall, ID: id, Name: name, Input: chat.Arguments(arguments)})
+	case "function_call_output":
+		d.say(false, llm.Part{Kind: llm.PartResult, ID: id, Parts: parts})
+	case "reasoning":
+		d.say(true, llm.Part{Kind: llm.PartThinking, Text: llm.Raw(`""`)})
+	default:
+		d.wrong(at, "is an item of OpenAI's own, which this provider's protocol cannot say")
+	}
+}
+
+// say adds to the turn under way where it is of the same side, else begins one.
+func (d *decoder) say(assistant bool, parts ...llm.Part) {
+	r := d.req
+	if n := len(r.Messages); n > 0 && r.Messages[n-1].Assistant == assistant && (assistant || onlyResults(r.Messages[n-1].Parts) && onlyResults(parts)) {
+		r.Messages[n-1].Parts = append(r.Messages[n-1].Parts, parts...)
+		return
+	}
+	r.Messages = append(r.Messages, llm.Message{Assistant: assistant, Parts: parts})
+}
+
+func onlyResults(parts []llm.Part) bool {
+	for i := range parts {
+		if parts[i].Kind != llm.PartResult {
+			return false
+		}
+	}
+	return true
+}
+
+func (d *decoder) content() (parts []llm.Part) {
+	if d.Kind() == jsonx.String {
+		if text := d.Raw(); filled(text) {
+			parts = append(parts, llm.Part{Kind: llm.PartText, Text: text})
+		}
+		return parts
+	}
+	d.EachItem(func(int) {
+		if p, ok := d.part(); ok {
+			parts = append(parts, p)
+		}
+	})
+	return parts
+}
+
+func (d *decoder) part() (p llm.Part, ok bool) {
+	at := d.Pos()
+	var kind string
+	d.EachField(func(key []byte) {
+		switch string(key) {
+		case "type":
+			kind = jsonx.RawText(d.RawString())
+		case "text", "refusal":
+			p.Text = d.RawString()
+		case "image_url", "file_data", "file_url":
+			p.SetSource(d.RawString())
+		case "detail":
+			p.Detail = d.RawString()
+		case "filename":
+			p.Name = d.RawString()
+		}
+	})
+	switch kind {
+	case "input_text", "output_text", "text":
+		p.Kind = llm.PartText
+		return p, filled(p.Text)
+	case "refusal":
+		p.Kind = llm.PartRefusal
+		return p, filled(p.Text)
+	case "input_image":
+		p.Kind = llm.PartImage
+	case "input_file":
+		p.Kind = llm.PartDocument
+	default:
+		d.wrong(at, "is of a type that this provider's protocol cannot say: use input_text, input_image or input_file")
+		return p, false
+	}
+	if p.Data == nil && p.URL == nil {
+		d.wrong(at, "holds neither data nor an address")
+		return p, false
+	}
+	return p, true
+}
+
+func (d *decoder) tool() {
+	at := d.Pos()
+	var kind string
+	var t llm.Tool
+	d.EachField(func(key []byte) {
+		switch string(key) {
+		case "type":
+			kind = jsonx.RawText(d.RawString())
+		case "name":
+			t.Name = d.RawString()
+		case "description":
+			t.Description = d.RawString()
+		case "parameters":
+			t.Schema = d.RawValue()
+		case "strict":
+			t.Strict = d.RawValue()
+		}
+	})
+	if kind != "function" {
+		d.wrong(at, "is no function, which is the only kind of tool that this provider's protocol can say")
+		return
+	}
+	d.req.Tools = append(d.req.Tools, t)
+}
+
+func (d *decoder) choice() {
+	c, at := &d.req.Choice, d.Pos()
+	if d.Kind() == jsonx.String {
+		switch jsonx.RawText(d.Raw()) {
+		case "auto":
+			c.Mode = llm.ChoiceAuto
+		case "none":
+			c.Mode = llm.ChoiceNone
+		case "required":
+			c.Mode = llm.ChoiceRequired
+		default:
+			d.wrong(at, "must be auto, none, required, or an object that names a function")
+		}
+		return
+	}
+	var kind string
+	d.EachField(func(key []byte) {
+		switch string(key) {
+		case "type":
+			kind = jsonx.RawText(d.RawString())
+		case "name":
+			c.Name = d.RawString()
+		}
+	})
+	switch {
+	case kind == "function" && c.Name != nil:
+		c.Mode = llm.ChoiceNamed
+	case kind != "":
+		d.wrong(at, "must name a function")
+	}
+}
+
+func (d *decoder) format() {
+	f := &d.req.Format
+	d.EachField(func(key []byte) {
+		switch string(key) {
+		case "type":
+			if f.Kind = jsonx.RawText(d.RawString()); f.Kind == "text" {
+				f.Kind = ""
+			}
+		case "name":
+			f.Name = d.RawString()
+		case "schema":
+			f.Schema = d.RawValue()
+		case "strict":
+			f.Strict = d.RawValue()
+		}
+	})
+}
