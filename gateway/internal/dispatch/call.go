@@ -54,7 +54,9 @@ func (r *run) attempt(ctx context.Context, at step, use state.Use, decide func(*
 	defer func() {
 		if !ended {
 			use.End(r.d.metrics.Now(), state.Neutral, 0)
-			r.endEvent(began, nil, provider.Result{}, &llm.Error{Class: attempt.Canceled})
+			// A mistake of ours ends the attempt: nobody knows how the call ended, and it is not the
+			// provider's fault.
+			r.endEvent(began, nil, provider.Result{}, &llm.Error{Class: attempt.Interrupted})
 			finish()
 		}
 	}()

@@ -4,9 +4,11 @@ package httpapi
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
+	"runtime/debug"
 	"sync/atomic"
 	"time"
 
@@ -72,6 +74,7 @@ func New(cfg Config, d Dispatcher) (*API, *http.Server) {
 	a := &API{cfg: cfg, dispatch: d}
 	e := newEcho(cfg.Log)
 	e.HTTPErrorHandler = a.fail
+	e.Use(a.recovered)
 	e.POST("/v1/chat/completions", a.chat)
 	e.POST("/v1/embeddings", a.embeddings)
 	e.POST("/v1/messages", a.messages)
@@ -84,6 +87,28 @@ func New(cfg Config, d Dispatcher) (*API, *http.Server) {
 	e.GET("/", a.root)
 	e.HEAD("/", a.root)
 	return a, newServer(e, cfg.Limits, cfg.Log)
+}
+
+// recovered keeps a mistake of ours to the request it was made in: the log has it with its place, the
+// client an error, or, where the answer had begun, a connection that ends before the answer does.
+func (a *API) recovered(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) (err error) {
+		defer func() {
+			cause := recover()
+			if cause == nil {
+				return
+			}
+			if cause == http.ErrAbortHandler {
+				panic(cause)
+			}
+			a.cfg.Log.Error("panic while serving a request", "path", c.Path(), "request_id", c.Response().Header().Get("X-Request-Id"), "cause", cause, "stack", string(debug.Stack()))
+			if c.Response().Committed {
+				panic(http.ErrAbortHandler)
+			}
+			err = fmt.Errorf("panic: %v", cause)
+		}()
+		return next(c)
+	}
 }
 
 // InFlight is how many requests are being served.
