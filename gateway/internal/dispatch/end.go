@@ -34,6 +34,10 @@ func (r *run) lost(ctx context.Context, last *llm.Error) {
 		r.filtered(last)
 		return
 	}
+	if r.in.Request.BoundTo != "" && last.Retryable() {
+		r.reply.Fail(r.unbound(), r.extra())
+		return
+	}
 	if wait, all := r.allLimited(); all {
 		r.reply.Fail(&llm.APIError{Status: http.StatusTooManyRequests, Type: "rate_limit_error", Code: "all_providers_limited", RetryAfter: wait,
 			Message: "every provider that could serve the request limits our rate; try again after the time named in Retry-After"}, r.extra())

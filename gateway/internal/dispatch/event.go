@@ -169,7 +169,9 @@ func (r *run) endEvent(began time.Time, c *provider.Call, res provider.Result, f
 	if c != nil {
 		e.StrippedParameters = append(e.StrippedParameters, c.Stripped...)
 	}
-	if failed != nil {
+	if failed == nil {
+		r.sealed(res.Sealed)
+	} else {
 		e.Outcome, e.ErrorType, e.StatusCode = failed.Class, failed.ErrorType(), failed.Status
 		e.GeoBlocked = geoBlocked(failed)
 	}

@@ -144,6 +144,7 @@ func (r *run) decide() *llm.APIError {
 		r.strategy = "auto"
 	}
 	r.fillRequest()
+	r.bind()
 	if r.resolved.Auto {
 		if failed := r.chooseModel(now); failed != nil {
 			return failed
