@@ -12,7 +12,7 @@ VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev
 LDFLAGS  := -X turnout/internal/lifecycle.Version=$(VERSION)
 GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-.PHONY: help deps build dev demo test race lint fuzz bench bench-pipeline bench-micro kafka test-kafka sdk chaos compose-check ci clean
+.PHONY: help deps build dev demo test race lint fuzz bench bench-pipeline bench-micro kafka test-kafka sdk chaos soak compose-check ci clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -48,6 +48,7 @@ $(BIN)/golangci-lint:
 	GOBIN=$(abspath $(BIN)) $(GO) install $(GOLANGCI)
 
 FUZZTIME ?= 10s
+SOAKTIME ?= 5m
 fuzz: ## every fuzz target for FUZZTIME (10s)
 	@for pkg in $$($(GO) list ./...); do \
 	  for target in $$($(GO) test -list '^Fuzz' $$pkg 2>/dev/null | grep '^Fuzz' || true); do \
@@ -70,7 +71,7 @@ kafka: ## Apache Kafka (one KRaft broker, from Maven Central) on a free port, un
 test-kafka: deps build ## the pipeline tests against Apache Kafka
 	TURNOUT_TEST_KAFKA=apache $(GO) test -timeout 15m ./internal/kafkax/... ./gateway/internal/emit/... ./processor/... ./deploy/e2e/... ./deploy/chaos/...
 
-sdk: deps ## 10,000 requests through the OpenAI SDKs, each ledger entry matched to its one row; outages of a minute
+sdk: deps ## 10,000 requests through the OpenAI SDKs, each ledger entry matched to its one row; outages of a minute; what SDKs do with each failure
 	cd deploy/e2e/sdk && npm ci --ignore-scripts --no-audit --no-fund --silent
 	$(GO) test -timeout 15m -tags sdk ./deploy/e2e/...
 
