@@ -78,6 +78,9 @@ sdk: deps ## 10,000 requests through the OpenAI SDKs, each ledger entry matched 
 chaos: deps ## the crash matrix at length, at least 200 kills; TURNOUT_TEST_KAFKA=apache: on Apache Kafka
 	$(GO) test -tags chaos -run TestChaos -v -count=1 -timeout 60m ./deploy/chaos
 
+soak: ## 500 streams through hostile providers and clients for SOAKTIME (5m): what is left afterwards
+	TURNOUT_SOAK_TIME=$(SOAKTIME) $(GO) test -tags soak -run TestSoak -v -count=1 -timeout 0 ./deploy/soak
+
 compose-check: ## docker-compose.yml parses, and every command and setting in it exists
 	$(GO) test -run TestCompose -v .
 
