@@ -276,4 +276,3 @@ func seen(r reply, stream bool) string {
 	}
 	return fmt.Sprintf("200 %q%s", text, end)
 }
-

@@ -93,7 +93,7 @@ func TestResponsesSDK(t *testing.T) {
 			{OfFunctionCall: &call},
 			{OfFunctionCallOutput: &responses.ResponseInputItemFunctionCallOutputParam{CallID: param.NewOpt(id), Output: responses.ResponseInputItemFunctionCallOutputOutputUnionParam{OfString: openai.String("sunny")}}},
 		}}
-		if r, err = client.Responses.New(ctx, ask); err != nil {
+		if _, err = client.Responses.New(ctx, ask); err != nil {
 			t.Errorf("%s: %v", p, err)
 		}
 	}

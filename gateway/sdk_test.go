@@ -75,7 +75,7 @@ func TestAnthropicSDK(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	for _, p := range []string{"alpha", "ant"} {
-		ask := anthropic.MessageNewParams{Model: anthropic.Model(p + ":m"), MaxTokens: 100,
+		ask := anthropic.MessageNewParams{Model: p + ":m", MaxTokens: 100,
 			Messages: []anthropic.MessageParam{anthropic.NewUserMessage(anthropic.NewTextBlock("Hello"))}}
 		m, err := client.Messages.New(ctx, ask)
 		if err != nil || len(m.Content) != 1 || m.Content[0].Text != "hello from "+p || m.StopReason != anthropic.StopReasonEndTurn || m.Usage.OutputTokens != 5 || m.Usage.InputTokens != 10 {
@@ -118,7 +118,7 @@ func TestAnthropicSDK(t *testing.T) {
 		if _, err = client.Messages.New(ctx, ask); err != nil {
 			t.Errorf("%s: %v", p, err)
 		}
-		ask.Model = anthropic.Model(p + ":nothing")
+		ask.Model = p + ":nothing"
 		_, err = client.Messages.New(ctx, ask)
 		if e := (*anthropic.Error)(nil); !errors.As(err, &e) || e.StatusCode != 400 || e.Type() != "invalid_request_error" {
 			t.Errorf("%s: %v", p, err)

@@ -104,7 +104,7 @@ func New(cfg Config, log *slog.Logger, metrics *telemetry.Metrics) (*Processor, 
 	if err != nil {
 		return nil, err
 	}
-	listener, err := net.Listen("tcp", cfg.Processor.Listen)
+	listener, err := net.Listen("tcp", cfg.Processor.Listen) //nolint:noctx // binding a local port does not wait
 	if err != nil {
 		return nil, fmt.Errorf("processor.listen: %w; choose another with --processor.listen", err)
 	}
@@ -161,7 +161,7 @@ func (p *Processor) Run(ctx context.Context) error {
 	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), httpStopTimeout)
 	defer cancel()
 	_ = server.Shutdown(stop)
-	<-served
+	<-served //nolint:errcheck // the server was just shut down
 	p.kafka.Close()
 	_ = p.conn.Close()
 	p.log.Info("processor stopped")

@@ -122,7 +122,7 @@ func check(t *testing.T, f failing, m met, u *upstream.Server) {
 	switch {
 	case !m.Raised:
 		t.Errorf("%s does not raise: %+v", m.Client, m)
-	case !ok && !(begun && m.Status == 200):
+	case !ok && (!begun || m.Status != http.StatusOK):
 		t.Errorf("%s: status %d, want one of %v: %+v", m.Client, m.Status, status, m)
 	case m.Requests < 1 || m.Requests > requests:
 		t.Errorf("%s made %d requests, want at most %d: %+v", m.Client, m.Requests, requests, m)

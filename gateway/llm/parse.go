@@ -97,7 +97,7 @@ func (p *parser) top(take func(p *parser, key []byte), must, problem string) *AP
 	}
 	switch {
 	case c.Err() != nil:
-		return nil
+		return nil //nolint:nilerr // the caller asks the cursor
 	case p.found.missing != "":
 		return invalid(jsonx.Path(p.body, p.found.at)+"."+p.found.missing, "is missing")
 	case p.found.want != "":

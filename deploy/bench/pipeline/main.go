@@ -259,7 +259,7 @@ func (b *bench) print(results []result) error {
 		fmt.Fprintf(w, "%s\t%d\t%.0f\t%.1f\t%.1f\t%s\t%s\t%.1f\t%d\t%d\t%+d\t\n", r.name, r.kills, float64(r.distinct)/r.took.Seconds(), r.first.Seconds(), r.took.Seconds(),
 			reader, ch, per(r.broker), b.events-r.distinct, r.rows-r.distinct, r.counted-b.events)
 		if r.name == (&turnout{}).name() && (r.distinct != b.events || r.counted != b.events) {
-			wrong = append(wrong, fmt.Errorf("Turnout's own figures are wrong: %d of %d events, %d counted", r.distinct, b.events, r.counted))
+			wrong = append(wrong, fmt.Errorf("turnout's own figures are wrong: %d of %d events, %d counted", r.distinct, b.events, r.counted))
 		}
 	}
 	fmt.Fprintln(w)

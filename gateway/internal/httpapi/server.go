@@ -98,7 +98,7 @@ func (a *API) recovered(next echo.HandlerFunc) echo.HandlerFunc {
 			if cause == nil {
 				return
 			}
-			if cause == http.ErrAbortHandler {
+			if cause == http.ErrAbortHandler { //nolint:errorlint // what was panicked with, not an error that wraps
 				panic(cause)
 			}
 			a.cfg.Log.Error("panic while serving a request", "path", c.Path(), "request_id", c.Response().Header().Get("X-Request-Id"), "cause", cause, "stack", string(debug.Stack()))

@@ -10,6 +10,7 @@ import (
 	"net/http/httptrace"
 	"net/netip"
 	"net/url"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -108,15 +109,17 @@ func (r *Route) Post(w *Watch, path string, header http.Header, body []byte, con
 	return r.two.RoundTrip(req)
 }
 
-func (r *Route) endpoint(path string) endpoint {
+func (r *Route) endpoint(key string) endpoint {
 	r.mu.RLock()
-	e, ok := r.urls[path]
+	e, ok := r.urls[key]
 	r.mu.RUnlock()
 	if !ok {
+		path, query, _ := strings.Cut(key, "?")
 		u := r.base.JoinPath(path)
+		u.RawQuery = query
 		e = endpoint{u, u.RequestURI()}
 		r.mu.Lock()
-		r.urls[path] = e
+		r.urls[key] = e
 		r.mu.Unlock()
 	}
 	return e

@@ -90,7 +90,7 @@ func (r *relay) Take(e *sse.Event, c *provider.Chunk) *llm.Error {
 		}
 		r.ended = true
 	}
-	at := 0
+	var at int
 	r.out, at = wire.Rewrite(r.out[:0], e, edits)
 	c.Data = r.out
 	if kind == "message_delta" && r.seen.stop != "" && !r.whole {

@@ -143,7 +143,7 @@ func (x *exchange) Read(p []byte) (n int, err error) {
 	switch x.kind {
 	case bodyChunked:
 		n, err = x.body.Read(p)
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			x.ended = true
 			x.keep = x.keep && x.trailer()
 		}
@@ -157,11 +157,11 @@ func (x *exchange) Read(p []byte) (n int, err error) {
 			err = unexpected(err)
 		}
 	default:
-		if n, err = x.conn.r.Read(p); err == io.EOF {
+		if n, err = x.conn.r.Read(p); errors.Is(err, io.EOF) {
 			x.ended = true
 		}
 	}
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		x.failure = err
 	}
 	return n, err

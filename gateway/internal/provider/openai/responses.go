@@ -173,7 +173,7 @@ func (r *responseRelay) Take(e *sse.Event, c *provider.Chunk) *llm.Error {
 	}
 	c.Output = strings.HasSuffix(kind, ".delta") || kind == "response.output_item.done"
 	r.output = r.output || c.Output
-	at := 0
+	var at int
 	r.out, at = wire.Rewrite(r.out[:0], e, edits)
 	c.Data = r.out
 	switch kind {

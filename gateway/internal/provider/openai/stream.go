@@ -204,7 +204,7 @@ func (s *stream) event(e *sse.Event) (c provider.Chunk, show bool, failure *llm.
 	err := s.chunk.parse(e.Data)
 	switch {
 	case s.whole && (err != nil || s.chunk.isError || string(e.Name) == "error"):
-		return s.end([]byte(sse.Done)), true, nil // the answer is whole, whatever follows
+		return s.end([]byte(sse.Done)), true, nil //nolint:nilerr // the answer is whole, whatever follows
 	case err != nil && !e.Whole:
 		return c, false, nil // the stream broke off in it: the reader's next error says how
 	case err != nil:

@@ -2,6 +2,7 @@ package providertest
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strconv"
 	"strings"
@@ -141,7 +142,7 @@ func faults(t *testing.T, p *Protocol, endpoint string) {
 		for {
 			if _, err := stream.Next(); err != nil {
 				var e *llm.Error
-				if e, _ = err.(*llm.Error); e == nil || e.Class != attempt.Canceled {
+				if !errors.As(err, &e) || e.Class != attempt.Canceled {
 					t.Errorf("%v", err)
 				}
 				break

@@ -293,7 +293,7 @@ func (s *place) relay(body string) (r relayed) {
 	for {
 		c, err := stream.Next()
 		switch {
-		case err == io.EOF:
+		case errors.Is(err, io.EOF):
 			r.result = stream.Result()
 			return r
 		case err != nil:

@@ -33,7 +33,7 @@ var errGzip = errors.New("bad gzip")
 func (g *gunzip) Read(p []byte) (int, error) {
 	if g.zip == nil {
 		zip, err := gzip.NewReader(g.body)
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return 0, io.EOF // no byte at all: an empty body
 		}
 		if err != nil {
