@@ -150,11 +150,19 @@ func TestSnapshotDutyMoves(t *testing.T) {
 	rng := rand.New(rand.NewPCG(23, 24))
 	w.writeEvents(rng, 100)
 	var successor *Processor
-	w.killed(group, "snapshot rows written", 10, func() {
-		if successor == nil { // it joins while the first one leads
-			successor, _ = w.run()
+	var stop func()
+	w.killed(group, "snapshot rows written", 40, func() {
+		switch {
+		case successor == nil && w.number("count() FROM snapshot_heads") >= 3: // it joins while the first one leads
+			successor, stop = w.run()
+		case successor != nil && successor.leads(): // the group gave it the duty with the partition: once more
+			stop()
+			successor = nil
 		}
 	})
+	if successor == nil {
+		w.run()
+	}
 	died := time.Now()
 	before := w.number("count() FROM snapshot_heads")
 	eventually(t, 15*time.Second, "another head", func() bool { return w.number("count() FROM snapshot_heads") > before })
