@@ -53,6 +53,7 @@ import (
 // Call is what the upstream saw of one call.
 type Call struct {
 	Method, Path string
+	Query        string
 	Header       http.Header
 	Body         []byte
 	Traceparent  string
@@ -183,7 +184,7 @@ func (s *Server) serve(conn net.Conn, serial int) {
 		if err != nil {
 			return
 		}
-		steps := s.record(Call{Method: req.Method, Path: req.URL.Path, Header: req.Header, Body: body,
+		steps := s.record(Call{Method: req.Method, Path: req.URL.Path, Query: req.URL.RawQuery, Header: req.Header, Body: body,
 			Traceparent: req.Header.Get("Traceparent"), Connection: serial, At: time.Now()})
 		p := player{server: s, conn: conn, r: r, status: 200, header: http.Header{}}
 		if err := p.play(steps); err != nil {

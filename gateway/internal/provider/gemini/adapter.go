@@ -1,0 +1,76 @@
+// Package gemini speaks Google's generateContent with an upstream. No surface of ours is Google's, so
+// every request is translated.
+package gemini
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"time"
+
+	"turnout/gateway/internal/provider"
+	"turnout/gateway/internal/provider/bridge"
+	"turnout/gateway/internal/provider/wire"
+	"turnout/gateway/llm"
+	"turnout/gateway/llm/gemini"
+	"turnout/schemas/resource"
+)
+
+// Adapter is a provider.Adapter.
+type Adapter struct {
+	client   wire.Client
+	protocol bridge.Protocol
+}
+
+// New returns an adapter; agent is the User-Agent upstreams see, now the clock that HTTP dates in
+// Retry-After are read by.
+func New(transports *provider.Transports, agent string, now func() time.Time) *Adapter {
+	a := &Adapter{client: wire.Client{Transports: transports, Agent: agent, Now: now}}
+	a.protocol = bridge.Protocol{
+		Path:     path,
+		Header:   a.header,
+		Append:   gemini.Append,
+		Response: gemini.DecodeResponse,
+		Decoder:  func(limit int64) bridge.Decoder { return gemini.NewDecoder(limit) },
+	}
+	return a
+}
+
+var _ provider.Adapter = (*Adapter)(nil)
+
+func path(call *provider.Call) string {
+	model := call.UpstreamModel
+	if !strings.Contains(model, "/") {
+		model = "models/" + model
+	}
+	if call.Facts.Stream {
+		return model + ":streamGenerateContent?alt=sse"
+	}
+	return model + ":generateContent"
+}
+
+// Offer implements provider.Adapter.
+func (a *Adapter) Offer(endpoint string, _ *provider.Target) provider.Offer {
+	if !bridge.Serves(endpoint) {
+		return provider.Offer{}
+	}
+	return provider.Offer{OK: true, Translated: true, Lacks: []string{resource.CapN, resource.CapWebSearch}}
+}
+
+// Complete implements provider.Adapter.
+func (a *Adapter) Complete(ctx context.Context, call *provider.Call) (*provider.Answer, *llm.Error) {
+	return bridge.Complete(ctx, &a.client, call, &a.protocol)
+}
+
+// Stream implements provider.Adapter.
+func (a *Adapter) Stream(ctx context.Context, call *provider.Call) (provider.Stream, *llm.Error) {
+	return bridge.Stream(ctx, &a.client, call, &a.protocol)
+}
+
+func (a *Adapter) header(call *provider.Call) http.Header {
+	h := wire.Header(call, a.client.Agent, "X-Goog-Api-Key", call.Secret)
+	for _, name := range [...]string{"Openai-Beta", "Anthropic-Beta", "Anthropic-Version"} {
+		delete(h, name)
+	}
+	return h
+}

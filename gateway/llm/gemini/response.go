@@ -1,0 +1,275 @@
+package gemini
+
+import (
+	"errors"
+	"strconv"
+
+	"turnout/gateway/llm"
+	"turnout/internal/jsonx"
+	"turnout/schemas/attempt"
+)
+
+// ErrNoAnswer is returned for JSON that holds no answer.
+var ErrNoAnswer = errors.New("an answer without candidates")
+
+// finishOf is what a reason means; an answer that calls tools ends with STOP too.
+func finishOf(word string, calls bool) llm.Finish {
+	switch word {
+	case "STOP":
+		if calls {
+			return llm.FinishTools
+		}
+		return llm.FinishStop
+	case "MAX_TOKENS":
+		return llm.FinishLength
+	case "SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY", "LANGUAGE":
+		return llm.FinishFilter
+	}
+	return llm.FinishStop
+}
+
+// chunk reads an answer, or a piece of one in a stream.
+type chunk struct {
+	jsonx.Cursor
+	candidates int
+	id         llm.Raw
+	parts      []llm.Part
+	finish     string
+	blocked    string
+	usage      llm.Usage
+	failed     bool
+}
+
+func (c *chunk) read(data []byte, contextLimit int64) {
+	c.ResetLoose(data)
+	c.usage = llm.NoUsage()
+	c.EachField(func(key []byte) {
+		switch string(key) {
+		case "responseId":
+			c.id = c.RawString()
+		case "candidates":
+			c.EachItem(func(i int) {
+				c.candidates++
+				if i == 0 {
+					c.candidate()
+				}
+			})
+		case "promptFeedback":
+			c.EachField(func(key []byte) {
+				if string(key) == "blockReason" {
+					c.blocked = jsonx.RawText(c.RawString())
+				}
+			})
+		case "usageMetadata":
+			if raw := c.RawValue(); raw != nil {
+				c.usage = usageOf(raw, contextLimit)
+			}
+		case "error":
+			c.failed = c.RawValue() != nil
+		}
+	})
+}
+
+func (c *chunk) candidate() {
+	c.EachField(func(key []byte) {
+		switch string(key) {
+		case "finishReason":
+			c.finish = jsonx.RawText(c.RawString())
+		case "content":
+			c.EachField(func(key []byte) {
+				if string(key) == "parts" {
+					c.EachItem(func(int) { c.part() })
+				}
+			})
+		}
+	})
+}
+
+func (c *chunk) part() {
+	p := llm.Part{Kind: llm.PartText}
+	c.EachField(func(key []byte) {
+		switch string(key) {
+		case "text":
+			p.Text = c.RawString()
+		case "thought":
+			if c.Kind() == jsonx.Bool && c.Bool() {
+				p.Kind = llm.PartThinking
+			}
+		case "functionCall":
+			p.Kind, p.Input = llm.PartCall, llm.Raw("{}")
+			c.EachField(func(key []byte) {
+				switch string(key) {
+				case "id":
+					p.ID = c.RawString()
+				case "name":
+					p.Name = c.RawString()
+				case "args":
+					if args := c.RawValue(); args != nil {
+						p.Input = args
+					}
+				}
+			})
+		}
+	})
+	if p.Kind == llm.PartCall || filled(p.Text) {
+		c.parts = append(c.parts, p)
+	}
+}
+
+// callID is for calls that came without one.
+func callID(answer llm.Raw, n int) llm.Raw {
+	return jsonx.AppendString(nil, "call_"+jsonx.RawText(answer)+"_"+strconv.Itoa(n))
+}
+
+// DecodeResponse reads a plain answer. contextLimit bounds what is believed of its usage.
+func DecodeResponse(body []byte, contextLimit int64) (*llm.Response, error) {
+	var c chunk
+	c.read(body, contextLimit)
+	if err := c.End(); err != nil {
+		return nil, err
+	}
+	r := &llm.Response{ID: c.id, Parts: c.parts, Upstream: c.finish, Usage: c.usage}
+	switch {
+	case c.candidates == 0 && c.blocked == "":
+		return nil, ErrNoAnswer
+	case c.candidates == 0:
+		r.Upstream, r.Finish = c.blocked, llm.FinishFilter
+		return r, nil
+	}
+	calls := 0
+	for i := range r.Parts {
+		if p := &r.Parts[i]; p.Kind == llm.PartCall {
+			if !filled(p.ID) {
+				p.ID = callID(c.id, calls)
+			}
+			calls++
+		}
+	}
+	r.Finish = finishOf(c.finish, calls > 0)
+	return r, nil
+}
+
+// usageOf reads usageMetadata: cached tokens are inside the prompt's, thoughts beside the answer's.
+func usageOf(raw []byte, contextLimit int64) llm.Usage {
+	var in, cached, tools, out, thoughts llm.Raw
+	var c jsonx.Cursor
+	c.ResetLoose(raw)
+	c.EachField(func(key []byte) {
+		switch string(key) {
+		case "promptTokenCount":
+			in = c.RawValue()
+		case "cachedContentTokenCount":
+			cached = c.RawValue()
+		case "toolUsePromptTokenCount":
+			tools = c.RawValue()
+		case "candidatesTokenCount":
+			out = c.RawValue()
+		case "thoughtsTokenCount":
+			thoughts = c.RawValue()
+		}
+	})
+	if in == nil && out == nil && thoughts == nil {
+		return llm.NoUsage()
+	}
+	// Each count is checked by the rules that hold for all protocols.
+	one := func(n llm.Raw) llm.Usage {
+		if n == nil {
+			return llm.Usage{Source: attempt.UsageReported}
+		}
+		return llm.OpenAIUsage(append(append([]byte(`{"prompt_tokens":`), n...), '}'), contextLimit)
+	}
+	u := llm.Usage{Source: attempt.UsageReported}
+	for _, part := range []struct {
+		raw llm.Raw
+		to  []*int64
+	}{{in, []*int64{&u.InputTokens}}, {tools, []*int64{&u.InputTokens}}, {out, []*int64{&u.OutputTokens}}, {thoughts, []*int64{&u.OutputTokens, &u.ReasoningTokens}}, {cached, []*int64{&u.CachedInputTokens}}} {
+		n := one(part.raw)
+		if !n.Reported() {
+			return llm.Usage{Source: attempt.UsageMissing, Flag: n.Flag}
+		}
+		for _, to := range part.to {
+			*to += n.InputTokens
+		}
+	}
+	if u.CachedInputTokens > u.InputTokens {
+		u.CachedInputTokens, u.Flag = u.InputTokens, "cached_above_input"
+	}
+	return u
+}
+
+// Decoder reads the events of a stream that somebody else is to see.
+type Decoder struct {
+	ContextLimit int64
+
+	started bool
+	finish  bool
+	calls   int
+	id      llm.Raw
+	usage   llm.Usage
+}
+
+// NewDecoder returns a decoder.
+func NewDecoder(contextLimit int64) *Decoder {
+	return &Decoder{ContextLimit: contextLimit, usage: llm.NoUsage()}
+}
+
+// Take reads the data of one event and emits what it brings.
+func (s *Decoder) Take(_, data []byte, emit func(*llm.Event)) *llm.Error {
+	if len(data) == 0 {
+		return nil
+	}
+	var c chunk
+	c.read(data, s.ContextLimit)
+	switch err := c.End(); {
+	case err != nil:
+		return llm.Malformed("a malformed chunk", err)
+	case c.failed:
+		if e := llm.InBand(data); e != nil {
+			return e
+		}
+		return llm.Malformed("an error event", nil)
+	}
+	if !s.started {
+		s.started, s.id = true, append(llm.Raw(nil), c.id...)
+		emit(&llm.Event{Kind: llm.EventStart, ID: c.id})
+	}
+	if c.usage.Reported() {
+		s.usage = c.usage
+	} else if c.usage.Flag != "" {
+		s.usage.Flag = c.usage.Flag
+	}
+	for i := range c.parts {
+		switch p := &c.parts[i]; p.Kind {
+		case llm.PartThinking:
+			emit(&llm.Event{Kind: llm.EventThinking, Text: p.Text})
+		case llm.PartCall:
+			id := p.ID
+			if !filled(id) {
+				id = callID(s.id, s.calls)
+			}
+			emit(&llm.Event{Kind: llm.EventCall, Index: s.calls, ID: id, Name: p.Name})
+			emit(&llm.Event{Kind: llm.EventArguments, Index: s.calls, Text: jsonx.AppendString(nil, string(p.Input))})
+			s.calls++
+		default:
+			emit(&llm.Event{Kind: llm.EventText, Text: p.Text})
+		}
+	}
+	switch {
+	case c.finish != "":
+		s.finish = true
+		emit(&llm.Event{Kind: llm.EventFinish, Finish: finishOf(c.finish, s.calls > 0), Upstream: c.finish})
+	case c.candidates == 0 && c.blocked != "":
+		s.finish = true
+		emit(&llm.Event{Kind: llm.EventFinish, Finish: llm.FinishFilter, Upstream: c.blocked})
+	}
+	return nil
+}
+
+// Whole says whether the answer is complete.
+func (s *Decoder) Whole() bool { return s.finish }
+
+// Ended says whether nothing more of use can come: only the end of the stream says so.
+func (s *Decoder) Ended() bool { return false }
+
+// Usage is what was reported last.
+func (s *Decoder) Usage() llm.Usage { return s.usage }
