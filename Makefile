@@ -81,6 +81,10 @@ chaos: deps ## the crash matrix at length, at least 200 kills; TURNOUT_TEST_KAFK
 soak: ## 500 streams through hostile providers and clients for SOAKTIME (5m): what is left afterwards
 	TURNOUT_SOAK_TIME=$(SOAKTIME) $(GO) test -tags soak -run TestSoak -v -count=1 -timeout 0 ./deploy/soak
 
+clients: ## the clients people use, from npm, on every surface against scripted providers of every protocol
+	cd deploy/clients && npm ci --ignore-scripts --no-audit --no-fund --silent
+	$(GO) test -timeout 5m -tags clients -run 'TestClients$$' -v ./gateway
+
 compose-check: ## docker-compose.yml parses, and every command and setting in it exists
 	$(GO) test -run TestCompose -v .
 

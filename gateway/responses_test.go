@@ -45,7 +45,7 @@ func thinker(w http.ResponseWriter, r *http.Request) {
 func responsesNode(t *testing.T) (*node, *upstreams) {
 	u := newUpstreams(t)
 	u.script("ant", claude("hello from ant"))
-	u.script("alpha", scripted)
+	u.script("alpha", scripted("hello from alpha"))
 	u.script("think", thinker)
 	doc := resources(u.URL, noExploration, providerSpec{id: "alpha"}, providerSpec{id: "ant"}, providerSpec{id: "think", extra: "endpoints: [responses]\n", price: "{input: 9, output: 9}"})
 	return start(t, strings.Replace(doc, "id: ant\nprotocol: openai", "id: ant\nprotocol: anthropic", 1), nil).ready(), u

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
+	"net/http"
 	"testing"
 	"time"
 
@@ -13,28 +13,20 @@ import (
 	anthropicoption "github.com/anthropics/anthropic-sdk-go/option"
 	"github.com/openai/openai-go/v3"
 	openaioption "github.com/openai/openai-go/v3/option"
-
-	"net/http"
 )
 
-// scripted answers chat as it is asked: a tool call where there are tools, JSON where a schema is
-// wanted, else what it was told of the image or the text.
-func scripted(w http.ResponseWriter, r *http.Request) {
+// scripted answers chat as it is asked: a tool call where there are tools, else a text.
+func scripted(text string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) { scriptedAs(w, r, text) }
+}
+
+func scriptedAs(w http.ResponseWriter, r *http.Request, text string) {
 	var q struct {
-		Stream   bool
-		Tools    []struct{ Function struct{ Name string } }
-		Format   *struct{ Type string } `json:"response_format"`
-		Messages []struct{ Content any }
+		Stream bool
+		Tools  []struct{ Function struct{ Name string } }
 	}
 	_ = json.NewDecoder(r.Body).Decode(&q)
-	text, finish := "hello from alpha", "stop"
-	if strings.Contains(fmt.Sprint(q.Messages), "data:image/png") {
-		text = "a picture"
-	}
-	if q.Format != nil && q.Format.Type == "json_schema" {
-		text = `{"city":"Brno"}`
-	}
-	call := ""
+	finish, call := "stop", ""
 	if len(q.Tools) > 0 {
 		finish = "tool_calls"
 		call = fmt.Sprintf(`"tool_calls":[{"index":0,"id":"call_1","type":"function","function":{"name":%q,"arguments":"{\"city\":\"Brno\"}"}}]`, q.Tools[0].Function.Name)
@@ -64,7 +56,7 @@ func scripted(w http.ResponseWriter, r *http.Request) {
 func sdkNode(t *testing.T) (*node, *upstreams) {
 	u := newUpstreams(t)
 	u.script("ant", claude("hello from ant"))
-	u.script("alpha", scripted)
+	u.script("alpha", scripted("hello from alpha"))
 	return start(t, mixed(u.URL), nil).ready(), u
 }
 

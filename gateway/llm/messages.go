@@ -84,10 +84,15 @@ func (p *parser) part() {
 				continue
 			}
 			p.media(c.Text())
+		case "file_id": // the host of the file is the only one who has it
+			if p.cursor.RawString() != nil {
+				p.facts.own(resource.CapDocuments)
+				p.facts.own(resource.CapVision)
+			}
 		case "file":
 			p.cursor.EachField(func(key []byte) {
 				if string(key) == "file_id" && p.cursor.RawString() != nil {
-					p.facts.own(resource.CapDocuments) // the host of the file is the only one who has it
+					p.facts.own(resource.CapDocuments)
 				}
 			})
 		case "text":
@@ -114,7 +119,7 @@ func (p *parser) media(kind jsonx.Text) {
 		p.facts.Audio = true
 	case kind.Is("file"), kind.Is("input_file"), kind.Is("document"):
 		p.facts.Documents = true
-	case kind.Is("output_text"), kind.Is("refusal"), kind.Is("summary_text"), kind.Is("reasoning_text"):
+	case kind.Is("input_text"), kind.Is("output_text"), kind.Is("refusal"), kind.Is("summary_text"), kind.Is("reasoning_text"):
 	default: // a video, or what is yet to come
 		p.facts.own(resource.CapVision)
 	}

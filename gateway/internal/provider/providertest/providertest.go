@@ -163,6 +163,9 @@ func requests(t *testing.T, p *Protocol, endpoint string) {
 			}
 			s := at(t, p, endpoint, "200 json:"+strconv.Quote(p.Plain(Said{Text: "ok", Finish: llm.FinishStop})))
 			call := s.call(body)
+			if len(call.Facts.Own) > 0 {
+				t.Errorf("said to be beyond translation: %v", call.Facts.Own)
+			}
 			answer, failure := s.adapter.Complete(context.Background(), call)
 			var got string
 			if failure != nil {
