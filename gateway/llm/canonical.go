@@ -185,6 +185,14 @@ type Stamp struct {
 	Created int64  // Unix seconds
 }
 
+// OrEmpty is the raw string, or an empty one where there is none.
+func OrEmpty(raw Raw) Raw {
+	if raw == nil {
+		return Raw(`""`)
+	}
+	return raw
+}
+
 // Sending is what a request for an upstream is written with besides itself.
 type Sending struct {
 	Model      string // as the upstream calls it

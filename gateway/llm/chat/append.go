@@ -130,7 +130,7 @@ func appendTools(b []byte, r *llm.Request, s llm.Sending) []byte {
 		b = jsonx.AddString(b, "tool_choice", "required")
 	case llm.ChoiceNamed:
 		b = append(jsonx.AddKey(b, "tool_choice"), `{"type":"function","function":{"name":`...)
-		b = append(append(b, r.Choice.Name...), "}}"...)
+		b = append(append(b, llm.OrEmpty(r.Choice.Name)...), "}}"...)
 	}
 	if r.Serial {
 		b = append(b, `,"parallel_tool_calls":false`...)
@@ -171,7 +171,7 @@ func appendMessage(b []byte, m *llm.Message, thought *bool) []byte {
 			continue
 		}
 		b = append(jsonx.Comma(b), `{"role":"tool","tool_call_id":`...)
-		b = append(append(b, p.ID...), `,"content":`...)
+		b = append(append(b, llm.OrEmpty(p.ID)...), `,"content":`...)
 		var texts []llm.Part
 		for _, q := range p.Parts {
 			if q.Kind == llm.PartText {
@@ -226,9 +226,9 @@ func appendAssistant(b []byte, m *llm.Message, thought *bool) []byte {
 
 func appendCall(b []byte, p *llm.Part) []byte {
 	b = append(b, `{"id":`...)
-	b = append(b, p.ID...)
+	b = append(b, llm.OrEmpty(p.ID)...)
 	b = append(b, `,"type":"function","function":{"name":`...)
-	b = append(b, p.Name...)
+	b = append(b, llm.OrEmpty(p.Name)...)
 	b = append(b, `,"arguments":`...)
 	b = jsonx.AppendString(b, string(p.Input))
 	return append(b, "}}"...)

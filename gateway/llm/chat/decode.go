@@ -261,7 +261,7 @@ func (d *decoder) part() (p llm.Part, ok bool) {
 }
 
 func (d *decoder) call() llm.Part {
-	p := llm.Part{Kind: llm.PartCall}
+	p, at := llm.Part{Kind: llm.PartCall}, d.Pos()
 	d.EachField(func(key []byte) {
 		switch string(key) {
 		case "id":
@@ -277,6 +277,12 @@ func (d *decoder) call() llm.Part {
 			})
 		}
 	})
+	if p.Input == nil {
+		p.Input = llm.Raw("{}")
+	}
+	if p.ID == nil || p.Name == nil {
+		d.wrong(at, "needs an id and a function with a name")
+	}
 	return p
 }
 

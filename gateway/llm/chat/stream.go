@@ -210,7 +210,7 @@ func (e *Encoder) Append(dst []byte, ev *llm.Event) []byte {
 		b = appendInt(b, ev.Index)
 		b = jsonx.Add(b, "id", ev.ID)
 		b = append(b, `,"type":"function","function":{"name":`...)
-		b = append(b, ev.Name...)
+		b = append(b, llm.OrEmpty(ev.Name)...)
 		return append(b, `,"arguments":""}}]},"finish_reason":null}]}`+"\n\n"...)
 	case llm.EventArguments:
 		if ev.Index < len(e.argued) {

@@ -157,7 +157,7 @@ func appendTools(b []byte, r *llm.Request, s llm.Sending) []byte {
 	}
 	b = jsonx.AddString(append(jsonx.AddKey(b, "toolConfig"), `{"functionCallingConfig":{`...), "mode", word)
 	if mode == llm.ChoiceNamed {
-		b = append(append(append(b, `,"allowedFunctionNames":[`...), r.Choice.Name...), ']')
+		b = append(append(append(b, `,"allowedFunctionNames":[`...), llm.OrEmpty(r.Choice.Name)...), ']')
 	}
 	return append(b, "}}"...)
 }

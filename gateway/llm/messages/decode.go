@@ -209,9 +209,15 @@ func (d *decoder) block() (p llm.Part, ok bool) {
 		if p.Input == nil {
 			p.Input = llm.Raw("{}")
 		}
+		if p.ID == nil || p.Name == nil {
+			d.wrong(at, "needs an id and a name")
+		}
 		return p, true
 	case "tool_result":
 		p.Kind = llm.PartResult
+		if p.ID == nil {
+			d.wrong(at, "needs a tool_use_id")
+		}
 		return p, true
 	default:
 		d.wrong(at, "is of a type that this provider's protocol cannot say: use text, image, document, thinking, tool_use or tool_result")
@@ -277,7 +283,7 @@ func (d *decoder) tool() {
 }
 
 func (d *decoder) choice() {
-	c := &d.req.Choice
+	c, at := &d.req.Choice, d.Pos()
 	d.EachField(func(key []byte) {
 		switch string(key) {
 		case "type":
@@ -297,4 +303,7 @@ func (d *decoder) choice() {
 			d.req.Serial = d.Kind() == jsonx.Bool && d.Bool()
 		}
 	})
+	if c.Mode == llm.ChoiceNamed && c.Name == nil {
+		d.wrong(at, "must name a tool")
+	}
 }

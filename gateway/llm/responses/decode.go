@@ -123,8 +123,14 @@ func (d *decoder) item() {
 		}
 		d.say(role == "assistant", parts...)
 	case "function_call":
+		if id == nil || name == nil {
+			d.wrong(at, "needs a call_id and a name")
+		}
 		d.say(true, llm.Part{Kind: llm.PartCall, ID: id, Name: name, Input: chat.Arguments(arguments)})
 	case "function_call_output":
+		if id == nil {
+			d.wrong(at, "needs a call_id")
+		}
 		d.say(false, llm.Part{Kind: llm.PartResult, ID: id, Parts: parts})
 	case "reasoning":
 		d.say(true, llm.Part{Kind: llm.PartThinking, Text: llm.Raw(`""`)})

@@ -1,0 +1,104 @@
+package bridge
+
+import (
+	"bytes"
+	"encoding/json"
+	"testing"
+
+	"turnout/gateway/llm"
+	"turnout/gateway/llm/chat"
+	"turnout/gateway/llm/gemini"
+	"turnout/gateway/llm/messages"
+	"turnout/schemas/attempt"
+)
+
+var parse = map[string]func([]byte) (*llm.Facts, *llm.APIError){
+	attempt.EndpointChat: llm.ParseChat, attempt.EndpointMessages: llm.ParseMessages, attempt.EndpointResponses: llm.ParseResponses,
+}
+
+var write = map[string]func([]byte, *llm.Request, llm.Sending) ([]byte, []string){
+	"openai": chat.Append, "anthropic": messages.Append, "gemini": gemini.Append,
+}
+
+// FuzzRequests: whatever a surface accepts becomes valid JSON in every protocol, or is refused.
+func FuzzRequests(f *testing.F) {
+	for _, seed := range []string{
+		`{"model":"m","messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,aGk="}}]}],"stop":"x","temperature":2}`,
+		`{"model":"m","max_tokens":9,"system":"s","messages":[{"role":"assistant","content":[{"type":"tool_use","id":"a","name":"n","input":{"x":1}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"a","content":[{"type":"image","source":{"type":"base64","media_type":"i/p","data":"aGk="}}]}]}],"thinking":{"type":"enabled","budget_tokens":2048}}`,
+		`{"model":"m","input":[{"type":"function_call","call_id":"c","name":"f","arguments":"{"},{"type":"function_call_output","call_id":"c","output":"\ud83d"}],"tools":[{"type":"function","name":"f"}],"reasoning":{"effort":"low"}}`,
+		`{"model":"m","messages":[{"role":"tool","tool_call_id":"x","content":"y"},{"role":"assistant","tool_calls":[{"id":null,"function":{"name":null}}]}]}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		for endpoint, s := range surfaces {
+			if _, err := parse[endpoint](body); err != nil {
+				continue
+			}
+			r, failure := s.request(body)
+			if failure != nil {
+				if failure.Class != attempt.ClientError || failure.Message == "" {
+					t.Fatalf("%s: %v", endpoint, failure)
+				}
+				continue
+			}
+			for protocol, append := range write {
+				if out, _ := append(nil, r, llm.Sending{Model: "claude-sonnet-4-5", MaxTokens: 5000}); !json.Valid(out) {
+					t.Fatalf("%s to %s: %s\nfrom %s", endpoint, protocol, out, body)
+				}
+			}
+		}
+	})
+}
+
+// FuzzAnswers: whatever an upstream sends becomes events and answers of valid JSON, or a failure.
+func FuzzAnswers(f *testing.F) {
+	for _, seed := range []string{
+		`{"id":"x","choices":[{"index":0,"delta":{"content":"a","tool_calls":[{"index":0,"id":"c","function":{"name":"f","arguments":"{"}}]},"message":{"content":"x","tool_calls":[{"id":"c","function":{"name":"f","arguments":"[1"}}]},"finish_reason":"stop"}],"usage":{"prompt_tokens":1,"completion_tokens":2}}`,
+		`{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"t","name":"n","input":{"a":1}}}`,
+		`{"type":"message","content":[{"type":"thinking","thinking":"x"},{"type":"tool_use"}],"stop_reason":"stop_sequence","stop_sequence":"s","usage":{"input_tokens":1,"output_tokens":2}}`,
+		`{"candidates":[{"content":{"parts":[{"text":"x","thought":true},{"functionCall":{"name":"f"}}]},"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":1}}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		stamp := llm.Stamp{ID: "1", Model: "m"}
+		for _, read := range []func([]byte, int64) (*llm.Response, error){chat.DecodeResponse, messages.DecodeResponse, gemini.DecodeResponse} {
+			r, err := read(body, 0)
+			if err != nil {
+				continue
+			}
+			for endpoint, s := range surfaces {
+				if out := s.answer(nil, r, stamp); !json.Valid(out) {
+					t.Fatalf("%s: %s\nfrom %s", endpoint, out, body)
+				}
+			}
+		}
+		for _, decoder := range []func() Decoder{
+			func() Decoder { return chat.NewDecoder(0) }, func() Decoder { return messages.NewDecoder(0) }, func() Decoder { return gemini.NewDecoder(0) },
+		} {
+			for endpoint, s := range surfaces {
+				d, enc := decoder(), s.stream(stamp, true)
+				var out []byte
+				for range 2 {
+					_ = d.Take(nil, body, func(e *llm.Event) { out = enc.Append(out, e) })
+				}
+				usage := d.Usage()
+				out, at := enc.End(out, &usage)
+				if at <= 0 || at > len(out) {
+					t.Fatalf("%s: metadata at %d of %d", endpoint, at, len(out))
+				}
+				events(t, endpoint, out)
+			}
+		}
+	})
+}
+
+// events checks that the data of every event are valid JSON.
+func events(t *testing.T, endpoint string, out []byte) {
+	for _, line := range bytes.Split(out, []byte("\n")) {
+		if data, ok := bytes.CutPrefix(line, []byte("data: ")); ok && string(data) != "[DONE]" && !json.Valid(data) {
+			t.Fatalf("%s: %s", endpoint, data)
+		}
+	}
+}
