@@ -36,13 +36,13 @@ demo: deps build ## watch traffic leave a failing provider and come back (90 s, 
 	bin/turnout demo
 
 test: deps build ## every test that needs no network and no Docker
-	$(GO) test -timeout 15m ./...
+	$(GO) test $(RACE) -timeout 25m ./...
 
-race: deps ## the same under the race detector
-	$(GO) test -race -timeout 25m ./...
+race: ## the same under the race detector
+	$(MAKE) test RACE=-race
 
 lint: $(BIN)/golangci-lint ## golangci-lint with .golangci.yml
-	$(BIN)/golangci-lint run --timeout 10m ./...
+	$(BIN)/golangci-lint run --build-tags sdk,chaos --timeout 15m ./...
 
 $(BIN)/golangci-lint:
 	GOBIN=$(abspath $(BIN)) $(GO) install $(GOLANGCI)
