@@ -132,6 +132,12 @@ func TestChatToAnthropic(t *testing.T) {
 			t.Errorf("stripped %q", got)
 		}
 	}
+	// What is too malformed to be translated is refused without a call.
+	broken := `{"model":"ant:m","messages":[{"role":"user","content":[{"type":"image_url","image_url":{}}]}]}`
+	if r := n.chat(broken); r.status != 400 || r.at("error.param") != "messages[0].content[0]" {
+		t.Errorf("%d %s", r.status, r.body)
+	}
+	n.events(2)
 	// What cannot be said excludes the mapping.
 	for _, extra := range []string{`,"n":2`, `,"response_format":{"type":"json_object"}`, `,"tools":[{"type":"custom","custom":{"name":"x"}}]`} {
 		r := n.chat(strings.Replace(chatBody, `"m"`, `"m"`+extra, 1))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"turnout/gateway/internal/provider"
+	"turnout/gateway/internal/provider/bridge"
 	"turnout/gateway/internal/state"
 	"turnout/gateway/llm"
 	"turnout/gateway/routing"
@@ -32,6 +33,15 @@ const (
 // asked before the end is recorded, has said whether the request goes on.
 func (r *run) attempt(ctx context.Context, at step, use state.Use, decide func(*llm.Error) bool) (failed *llm.Error, done bool) {
 	l := &r.plan.legs[at.leg]
+	if failed := r.unsayable(l); failed != nil {
+		use.End(r.d.metrics.Now(), state.Neutral, 0)
+		if len(r.calls) == 0 {
+			r.refuse(failed)
+		} else {
+			r.reply.Fail(failed, r.extra())
+		}
+		return nil, true
+	}
 	began := time.Now()
 	e := r.startEvent(at, use, began)
 	ticket, err := r.d.events.Start(e)
@@ -92,6 +102,19 @@ func (r *run) attempt(ctx context.Context, at step, use state.Use, decide func(*
 	finish()
 	r.reply.Route(l.candidate.Provider.ID, l.candidate.Model.ID, len(r.calls))
 	return failed, false
+}
+
+// unsayable looks once at a body that is to be translated: what is wrong with it is the client's to
+// mend, and no call is begun for it.
+func (r *run) unsayable(l *leg) *llm.APIError {
+	if !l.translated || r.sayable {
+		return nil
+	}
+	r.sayable = true
+	if e := bridge.Check(r.req.Endpoint, r.req.Body); e != nil {
+		return e.Final()
+	}
+	return nil
 }
 
 // relay sends a stream on, event by event. Its end, from the finish reason on, is held back until the

@@ -35,6 +35,7 @@ type run struct {
 	client   string
 	coding   string
 	traceID  string
+	sayable  bool // the body was found to be translatable
 
 	plan    *plan
 	reading *poll.Reading

@@ -82,6 +82,12 @@ func Serves(endpoint string) bool {
 	return ok
 }
 
+// Check says whether a body can be translated from its surface at all, before a call is begun.
+func Check(endpoint string, body []byte) *llm.Error {
+	_, failure := surfaces[endpoint].request(body)
+	return failure
+}
+
 // defaultAnswer is the limit on an answer whose length nobody gave, where the protocol wants one: the
 // mapping's own, or this.
 const (
