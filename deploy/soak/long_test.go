@@ -9,6 +9,5 @@ const (
 	streams = 500
 	warmUp  = 45 * time.Second
 	length  = 5 * time.Minute
-	settle  = 150 * time.Second // the runtime collects every two minutes even if nothing happens
 	spare   = 0
 )

@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"turnout/internal/kafkax"
-	"turnout/internal/testkit/kafkatest"
 	"turnout/schemas/attempt"
 	"turnout/schemas/topic"
 )
@@ -56,22 +55,23 @@ func TestSoak(t *testing.T) {
 			t.Fatalf("TURNOUT_SOAK_TIME: %v; say how long, such as 5m", err)
 		}
 	}
-	up, kafka := newHostile(t), kafkatest.New(t, partitions)
-	n := startGateway(t, resources(up.URL), kafka)
+	up, e := newHostile(t), startEngines(t)
+	e.processor(t)
+	n := e.gateway(t, resources(up.URL))
 	seen := &tally{ends: map[string]int{}, whole: map[string]int{}}
 
 	load(t, n, seen, warmUp)
-	before := n.rest(size{}, 3*time.Second)
+	before := n.rest(size{goroutines: 1 << 20, rss: 1 << 20}, 30*time.Second)
 	most := load(t, n, seen, duration)
 	limit := size{goroutines: before.goroutines + before.goroutines/10, rss: before.rss*1.1 + spare}
-	after := n.rest(limit, settle)
-	t.Logf("goroutines: %d after warm-up, %d at most, %d in the end; RSS in MB: %.1f, %.1f, %.1f",
-		before.goroutines, most.goroutines, after.goroutines, before.rss, most.rss, after.rss)
-	if after.inFlight > 0 || after.goroutines > limit.goroutines || after.rss > limit.rss {
+	after := n.rest(limit, 30*time.Second)
+	t.Logf("goroutines: %d after warm-up, %d at most, %d in the end; RSS in MB: %.1f, %.1f, %.1f; heap in use in MB: %.1f, %.1f, %.1f",
+		before.goroutines, most.goroutines, after.goroutines, before.rss, most.rss, after.rss, before.heap, most.heap, after.heap)
+	if after.inFlight > 0 || after.own > 0 || after.goroutines > limit.goroutines || after.rss > limit.rss {
 		t.Errorf("more is left than 10 %% above the start: %+v, want at most %+v", after, limit)
 	}
 	n.stop()
-	judge(t, up, seen, events(t, kafka))
+	judge(t, up, seen, events(t, e.kafka))
 }
 
 // load keeps the streams running for d and returns the largest sizes seen.
@@ -92,7 +92,7 @@ func load(t *testing.T, n *node, seen *tally, d time.Duration) (most size) {
 	}
 	for ctx.Err() == nil {
 		s := n.size()
-		most = size{goroutines: max(most.goroutines, s.goroutines), rss: max(most.rss, s.rss)}
+		most = size{goroutines: max(most.goroutines, s.goroutines), rss: max(most.rss, s.rss), heap: max(most.heap, s.heap)}
 		time.Sleep(250 * time.Millisecond)
 	}
 	wg.Wait()
