@@ -218,6 +218,9 @@ func TestBrokenStreams(t *testing.T) {
 		if !good && (reply{body: last}.at("error.code") != c.code || reply{body: last}.at("metadata.routing.0.succeeded") != false) {
 			t.Errorf("%s: ends with %s", name, last)
 		}
+		if c.code == "upstream_error" && !strings.Contains(last, "not the whole answer") {
+			t.Errorf("%s: does not say that the answer is not whole: %s", name, last)
+		}
 		if strings.Contains(r.body, "beta") != c.whole {
 			t.Errorf("%s: %s", name, r.body)
 		}

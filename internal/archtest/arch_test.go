@@ -27,7 +27,8 @@ type pkg struct {
 // pure packages compute: no clock, no randomness, no I/O, no goroutine.
 var pure = []string{
 	"schemas/attempt", "schemas/snapshot", "schemas/topic", "schemas/resource",
-	"gateway/routing", "gateway/pricing", "gateway/llm", "gateway/catalog",
+	"gateway/routing", "gateway/pricing", "gateway/llm", "gateway/llm/chat", "gateway/llm/messages", "gateway/llm/responses", "gateway/llm/gemini", "gateway/catalog",
+	"processor/internal/partition",
 	"internal/fold", "internal/jsonx",
 	"analytics/savings", "analytics/whatif",
 }

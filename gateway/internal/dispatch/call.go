@@ -169,6 +169,7 @@ func (r *run) broken(ctx context.Context, s provider.Stream, c *provider.Call, u
 	if errors.Is(e.Cause, errGone) {
 		return nil, true
 	}
+	r.begun = true
 	r.lost(ctx, e)
 	return nil, true
 }

@@ -38,12 +38,16 @@ func (r *run) lost(ctx context.Context, last *llm.Error) {
 		r.reply.Fail(r.unbound(), r.extra())
 		return
 	}
-	if wait, all := r.allLimited(); all {
+	if wait, all := r.allLimited(); all && !r.begun {
 		r.reply.Fail(&llm.APIError{Status: http.StatusTooManyRequests, Type: "rate_limit_error", Code: "all_providers_limited", RetryAfter: wait,
 			Message: "every provider that could serve the request limits our rate; try again after the time named in Retry-After"}, r.extra())
 		return
 	}
-	r.reply.Fail(last.Final(), r.extra())
+	final := last.Final()
+	if r.begun && final.Status == http.StatusBadGateway {
+		final.Message = "the provider's stream broke before the answer was complete; what came is not the whole answer, send the request again"
+	}
+	r.reply.Fail(final, r.extra())
 }
 
 // overtaken is why no call could be made although somebody had been chosen: the last usable key was

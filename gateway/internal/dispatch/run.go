@@ -32,6 +32,7 @@ type run struct {
 	session  string // hash of the session's id
 	pinKey   string
 	noFall   bool
+	begun    bool // output has gone to the client: nobody else may go on from there
 	client   string
 	coding   string
 	traceID  string
