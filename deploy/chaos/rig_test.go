@@ -276,10 +276,11 @@ func (n *node) metric(name string) float64 {
 func (r *rig) loaded() (stop func()) {
 	ctx, cancel := context.WithCancel(r.t.Context())
 	var running sync.WaitGroup
-	for i, g := range r.gateways {
+	for _, g := range r.gateways {
+		seed := r.rng.Uint64()
 		running.Go(func() {
 			sum, err := load.Run(ctx, load.Options{URL: g.url, Key: token, Models: []string{sim.Small, sim.Large}, Rate: rate, StreamShare: 0.5, MaxTokens: 12,
-				Duration: time.Hour, Timeout: 20 * time.Second, Concurrency: 128, Seed: uint64(i) + r.rng.Uint64()}, nil)
+				Duration: time.Hour, Timeout: 20 * time.Second, Concurrency: 128, Seed: seed}, nil)
 			if err != nil && ctx.Err() == nil {
 				r.t.Error(err)
 			}
