@@ -370,12 +370,19 @@ func TestAMemberCommits(t *testing.T) {
 
 func committed(t *testing.T, cfg kafkax.Config, group kafkax.Group) map[int]int64 {
 	t.Helper()
-	client := &kafka.Client{Addr: kafka.TCP(cfg.Brokers...)}
-	offsets, err := client.ConsumerOffsets(t.Context(), kafka.TopicAndGroup{Topic: group.Topic, GroupId: group.ID})
-	if err != nil {
-		t.Fatal(err)
+	// The driver keeps what it knew of topics, and these have just been made anew.
+	transport := &kafka.Transport{MetadataTTL: 50 * time.Millisecond}
+	defer transport.CloseIdleConnections()
+	client := &kafka.Client{Addr: kafka.TCP(cfg.Brokers...), Transport: transport}
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+		offsets, err := client.ConsumerOffsets(t.Context(), kafka.TopicAndGroup{Topic: group.Topic, GroupId: group.ID})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(offsets) > 0 || time.Now().After(deadline) {
+			return offsets
+		}
 	}
-	return offsets
 }
 
 // A member that starts before the broker, and sees it go, works whenever it is there.
