@@ -52,7 +52,7 @@ SOAKTIME ?= 5m
 fuzz: ## every fuzz target for FUZZTIME (10s)
 	@for pkg in $$($(GO) list ./...); do \
 	  for target in $$($(GO) test -list '^Fuzz' $$pkg 2>/dev/null | grep '^Fuzz' || true); do \
-	    echo "== $$pkg $$target"; $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$pkg; \
+	    echo "== $$pkg $$target"; $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 1x $$pkg; \
 	  done; done
 
 bench: deps build ## Turnout beside a plain reverse proxy and a direct call, and the processor, in one run
