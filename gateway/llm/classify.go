@@ -11,8 +11,18 @@ import (
 
 // Classify is the class of an answer that is no success, by its status and body (routing.md 6, first
 // match). Phrases are looked for in the error's message, code and type, never in the whole body.
-func Classify(status int, body []byte) *Error {
+func Classify(status int, body []byte) *Error { return ClassifyNamed(status, "", body) }
+
+// ClassifyNamed is Classify where the error's type stands beside the body: AWS has it in a header, or in
+// that of an event. A status of 0 is the one that the type means.
+func ClassifyNamed(status int, kind string, body []byte) *Error {
 	b, _ := readErrorBody(body)
+	if kind != "" {
+		b.kind, _, _ = strings.Cut(kind, ":") // a namespace may follow
+	}
+	if status == 0 {
+		status = b.effectiveStatus()
+	}
 	return classify(status, &b)
 }
 
@@ -38,7 +48,7 @@ func classify(status int, b *errorBody) *Error {
 		e.Class = attempt.UpstreamError
 	case status == http.StatusPaymentRequired, status == http.StatusMethodNotAllowed, status >= 300 && status < 400:
 		e.Class = attempt.GatewayError
-	case status < 300:
+	case status < 300, containsAny(words, faultPhrases):
 		e.Class = attempt.UpstreamError
 	case containsAny(words, filterPhrases):
 		e.Class = attempt.ContentFilter
@@ -67,6 +77,10 @@ func containsAny(s string, phrases []string) bool {
 
 // The phrases, in lower case. Each has a row in the test that shows the body it is from.
 var (
+	// faultPhrases are of failures that are nobody's but the upstream's, whatever their status.
+	faultPhrases = []string{
+		"modelerrorexception", // Bedrock, 424
+	}
 	filterPhrases = []string{
 		"content_filter",                            // Azure, Moonshot
 		"responsibleaipolicyviolation",              // Azure, innererror.code
@@ -89,9 +103,15 @@ var (
 		"api key not valid",          // Google
 		"api key not found",          // Google
 		"please pass a valid api key",
-		"api_key_invalid", // Google, details[].reason
-		"api key expired", // Google
-		"invalidapikey",   // Alibaba
+		"api_key_invalid",                                    // Google, details[].reason
+		"api key expired",                                    // Google
+		"invalidapikey",                                      // Alibaba
+		"please make sure your api key is valid",             // Bedrock, API keys
+		"the security token included in the request is",      // AWS: invalid, expired
+		"expiredtokenexception",                              // AWS
+		"unrecognizedclientexception",                        // AWS
+		"invalidclienttokenid",                               // AWS
+		"the request signature we calculated does not match", // AWS
 	}
 	quotaPhrases = []string{
 		"credit balance is too low", // Anthropic
@@ -99,6 +119,7 @@ var (
 		"insufficient_quota",        // OpenAI
 		"arrearage",                 // Alibaba
 		"accountoverdue",            // ByteDance
+		"servicequotaexceeded",      // AWS
 	}
 	modelPhrases = []string{
 		"unknown model",
@@ -108,7 +129,9 @@ var (
 		"model_decommissioned", // Groq
 		"deploymentnotfound",   // Azure
 		"deployment for this resource does not exist",
-		"modelnotopen", // ByteDance
+		"modelnotopen",                  // ByteDance
+		"model identifier is invalid",   // Bedrock
+		"with on-demand throughput isn", // Bedrock: wants an inference profile
 	}
 	contextPhrases = []string{
 		"context_length_exceeded",                       // OpenAI, Azure, Groq: code

@@ -110,6 +110,22 @@ var classified = []struct {
 	{"Moonshot filter", 400, `{"error":{"message":"The request was rejected because it was considered high risk","type":"content_filter"}}`, attempt.ContentFilter, "content_filter", none},
 	{"Moonshot context", 400, `{"error":{"message":"Invalid request: Your request exceeded model token limit: 131072","type":"invalid_request_error"}}`, attempt.ClientError, "client_error", ctxLen},
 	{"Bedrock context", 400, `{"message":"Input is too long for requested model."}`, attempt.ClientError, "client_error", ctxLen},
+	{"Bedrock context by type", 400, `{"__type":"ValidationException","message":"Input is too long for requested model."}`, attempt.ClientError, "client_error", ctxLen},
+	{"Bedrock validation", 400, `{"message":"The text field in the ContentBlock object at messages.0.content.0 is blank."}`, attempt.ClientError, "client_error", none},
+	{"Bedrock model id", 400, `{"message":"The provided model identifier is invalid."}`, attempt.GatewayError, "gateway_error", none},
+	{"Bedrock on demand", 400, `{"message":"Invocation of model ID anthropic.claude-sonnet-4-5-20250929-v1:0 with on-demand throughput isn\u2019t supported. Retry your request with the ID or ARN of an inference profile that contains this model."}`, attempt.GatewayError, "gateway_error", none},
+	{"Bedrock throttling", 429, `{"message":"Too many tokens, please wait before trying again."}`, attempt.UpstreamError, "rate_limited", none},
+	{"Bedrock not ready", 429, `{"__type":"ModelNotReadyException","message":"The model is not ready for inference."}`, attempt.UpstreamError, "rate_limited", none},
+	{"Bedrock model timeout", 408, `{"message":"The request took too long to process. Processing time exceeded the model timeout length."}`, attempt.UpstreamError, "upstream_error", none},
+	{"Bedrock model error", 424, `{"__type":"ModelErrorException","message":"The request failed due to an error while processing the model.","originalStatusCode":500}`, attempt.UpstreamError, "upstream_error", none},
+	{"Bedrock quota", 400, `{"__type":"com.amazon.bedrock#ServiceQuotaExceededException","message":"Your request exceeds the service quota for your account."}`, attempt.GatewayError, "gateway_error", none},
+	{"Bedrock access", 403, `{"Message":"You don't have access to the model with the specified model ID."}`, attempt.GatewayError, "gateway_error", none},
+	{"Bedrock API key", 403, `{"Message":"Authentication failed: Please make sure your API Key is valid."}`, attempt.GatewayError, "gateway_error", badKey},
+	{"AWS expired", 403, `{"__type":"ExpiredTokenException","message":"The security token included in the request is expired"}`, attempt.GatewayError, "gateway_error", badKey},
+	{"AWS unknown client", 403, `{"__type":"UnrecognizedClientException","message":"The security token included in the request is invalid."}`, attempt.GatewayError, "gateway_error", badKey},
+	{"AWS token id", 403, `{"__type":"InvalidClientTokenId","message":"No such key."}`, attempt.GatewayError, "gateway_error", badKey},
+	{"AWS signature", 403, `{"message":"The request signature we calculated does not match the signature you provided. Check your AWS Secret Access Key and signing method."}`, attempt.GatewayError, "gateway_error", badKey},
+	{"AWS clock", 403, `{"message":"Signature expired: 20260301T120000Z is now earlier than 20260301T121000Z (20260301T121500Z - 5 min.)"}`, attempt.GatewayError, "gateway_error", none},
 	{"llama.cpp context", 400, `{"error":{"code":400,"message":"the request exceeds the available context size, try increasing it","type":"exceed_context_size_error"}}`, attempt.ClientError, "client_error", ctxLen},
 	{"vLLM context", 400, `{"object":"error","message":"The decoder prompt (length 9000) is longer than the maximum model length of 8192.","type":"BadRequestError","param":null,"code":400}`, attempt.ClientError, "client_error", ctxLen},
 	{"FastAPI not found", 400, `{"detail":"Not Found"}`, attempt.GatewayError, "gateway_error", none},
@@ -154,11 +170,40 @@ func TestEveryPhraseHasABody(t *testing.T) {
 		b, _ := readErrorBody([]byte(tc.body))
 		all.WriteString(strings.ToLower(b.message + "\n" + b.code + "\n" + b.kind + "\n" + b.inner + "\n"))
 	}
-	for _, table := range [][]string{filterPhrases, keyPhrases, quotaPhrases, modelPhrases, contextPhrases} {
+	for _, table := range [][]string{faultPhrases, filterPhrases, keyPhrases, quotaPhrases, modelPhrases, contextPhrases} {
 		for _, phrase := range table {
 			if !strings.Contains(all.String(), phrase) {
 				t.Errorf("no body shows %q", phrase)
 			}
+		}
+	}
+}
+
+// The type stands in a header, or in that of an event.
+func TestClassifyNamed(t *testing.T) {
+	for _, tc := range []struct {
+		status, want int
+		kind         string
+		body         string
+		class        attempt.Outcome
+		badKey       bool
+	}{
+		{400, 400, "ServiceQuotaExceededException", `{"message":"x"}`, attempt.GatewayError, false},
+		{400, 400, "ValidationException:http://internal.amazon.com/coral/com.amazon.bedrock/", `{"message":"x"}`, attempt.ClientError, false},
+		{403, 403, "ExpiredTokenException", ``, attempt.GatewayError, true},
+		{403, 403, "AccessDeniedException", `{"message":"x"}`, attempt.GatewayError, false},
+		{424, 424, "ModelErrorException", `{"message":"x"}`, attempt.UpstreamError, false},
+		{0, 429, "throttlingException", `{"message":"x"}`, attempt.UpstreamError, false},
+		{0, 503, "serviceUnavailableException", `{"message":"x"}`, attempt.UpstreamError, false},
+		{0, 500, "internalServerException", `{"message":"x"}`, attempt.UpstreamError, false},
+		{0, 500, "modelStreamErrorException", `{"message":"x","originalStatusCode":400}`, attempt.UpstreamError, false},
+		{0, 400, "validationException", `{"message":"x"}`, attempt.ClientError, false},
+		{0, 403, "accessDeniedException", `{"message":"x"}`, attempt.GatewayError, false},
+		{0, 500, "InternalError", ``, attempt.UpstreamError, false},
+	} {
+		e := ClassifyNamed(tc.status, tc.kind, []byte(tc.body))
+		if e.Class != tc.class || e.Status != tc.want || e.InvalidKey != tc.badKey || e.Message == "" || strings.Contains(e.Type, ":") {
+			t.Errorf("%d %s: %+v", tc.status, tc.kind, e)
 		}
 	}
 }
@@ -188,6 +233,8 @@ func TestInBand(t *testing.T) {
 		{`{"object":"error","message":"bad","type":"BadRequestError","code":400}`, 400, attempt.ClientError},
 		{`{"error":{"code":"content_filter","message":"filtered"}}`, 400, attempt.ContentFilter},
 		{`{"error":{"code":"invalid_api_key","type":"invalid_request_error","message":"x"}}`, 401, attempt.GatewayError},
+		{`{"__type":"InternalServerException","message":"no"}`, 500, attempt.UpstreamError},
+		{`{"__type":"ThrottlingException","message":"no"}`, 429, attempt.UpstreamError},
 		{`[{"error":{"code":503,"message":"The model is overloaded.","status":"UNAVAILABLE"}}]`, 503, attempt.UpstreamError},
 	} {
 		e := InBand([]byte(tc.body))

@@ -20,7 +20,7 @@ type errorBody struct {
 }
 
 // readErrorBody reads {"error":{...}}, {"error":"..."}, {"type":"error",...}, {"object":"error",...},
-// {"code","message"}, {"detail":...} and Google's array around the first of them. found says whether the
+// {"code","message"}, {"detail":...}, AWS's {"__type","message"} and Google's array around the first of them. found says whether the
 // body states an error by itself, that is, also under status 200.
 func readErrorBody(body []byte) (b errorBody, found bool) {
 	var c jsonx.Cursor
@@ -61,6 +61,10 @@ func readErrorBody(body []byte) (b errorBody, found bool) {
 			} else if key == "type" && b.kind == "" {
 				b.kind = word
 			}
+		case "__type": // namespace#Name
+			w := word(&c)
+			b.kind = firstWord(w[strings.LastIndexByte(w, '#')+1:], b.kind)
+			found = found || w != ""
 		default:
 			b.readField(&c, key)
 		}
@@ -76,7 +80,7 @@ func (b *errorBody) readObject(c *jsonx.Cursor) {
 
 func (b *errorBody) readField(c *jsonx.Cursor, key string) {
 	switch key {
-	case "message", "detail", "msg":
+	case "message", "Message", "detail", "msg":
 		if c.Kind() == jsonx.String {
 			if text := c.Text().String(); text != "" && b.message == "" {
 				b.message = text
@@ -175,10 +179,11 @@ var statusWords = []struct {
 	words  []string
 }{
 	{http.StatusUnauthorized, []string{"authentication", "unauthenticated", "invalid_api_key", "unauthorized"}},
-	{http.StatusForbidden, []string{"permission"}},
-	{http.StatusTooManyRequests, []string{"rate_limit", "ratelimit", "rate limit", "too_many_requests", "insufficient_quota", "resource_exhausted"}},
+	{http.StatusForbidden, []string{"permission", "accessdenied", "expiredtoken", "unrecognizedclient"}},
+	{http.StatusServiceUnavailable, []string{"serviceunavailable"}},
+	{http.StatusTooManyRequests, []string{"throttling", "rate_limit", "ratelimit", "rate limit", "too_many_requests", "insufficient_quota", "resource_exhausted"}},
 	{http.StatusNotFound, []string{"not_found", "notfound"}},
-	{http.StatusBadRequest, []string{"invalid_request", "badrequest", "bad_request", "invalid_argument", "context_length_exceeded"}},
+	{http.StatusBadRequest, []string{"validationexception", "invalid_request", "badrequest", "bad_request", "invalid_argument", "context_length_exceeded"}},
 }
 
 // maxMessage is how much of an upstream's message is kept, in bytes.

@@ -2,7 +2,11 @@
 // the facts a request is routed by, usage, and the classes of failure. It is pure.
 package llm
 
-import "turnout/internal/jsonx"
+import (
+	"slices"
+
+	"turnout/internal/jsonx"
+)
 
 // Facts is what a request says of itself, whatever the surface. It is read once; attempts share it and change nothing.
 // Offsets point into the body it was parsed from.
@@ -28,6 +32,9 @@ type Facts struct {
 	// Own are the words of what the request holds that no other protocol can say (a file by its id, a
 	// server's tool): resource.Cap*, so that a mapping behind a translation is no candidate. nil: nothing.
 	Own []string
+	// Linked are the words (resource.Cap*) of what the request holds by its address, not as data. nil:
+	// nothing.
+	Linked []string
 	// Replayed is the last reasoning payload in the conversation that only its issuer can read, as it
 	// stands in the body; nil: none.
 	Replayed []byte
@@ -68,13 +75,12 @@ func (f *Facts) PromptTokens() int64 {
 }
 
 // own notes something that only the surface's own protocol can say.
-func (f *Facts) own(capability string) {
-	for _, known := range f.Own {
-		if known == capability {
-			return
-		}
+func (f *Facts) own(capability string) { note(&f.Own, capability) }
+
+func note(words *[]string, word string) {
+	if !slices.Contains(*words, word) {
+		*words = append(*words, word)
 	}
-	f.Own = append(f.Own, capability)
 }
 
 // WantsToolChoice says whether the request needs the capability tool_choice: anything but auto and none.

@@ -1,6 +1,8 @@
 package llm
 
 import (
+	"bytes"
+
 	"turnout/internal/jsonx"
 	"turnout/schemas/resource"
 )
@@ -89,10 +91,19 @@ func (p *parser) part() {
 				p.facts.own(resource.CapDocuments)
 				p.facts.own(resource.CapVision)
 			}
+		case "image_url":
+			p.linked(resource.CapVision)
+		case "file_url":
+			p.linked(resource.CapDocuments)
 		case "file":
 			p.cursor.EachField(func(key []byte) {
-				if string(key) == "file_id" && p.cursor.RawString() != nil {
-					p.facts.own(resource.CapDocuments)
+				switch string(key) {
+				case "file_id":
+					if p.cursor.RawString() != nil {
+						p.facts.own(resource.CapDocuments)
+					}
+				case "file_data":
+					p.linked(resource.CapDocuments)
 				}
 			})
 		case "text":
@@ -107,6 +118,23 @@ func (p *parser) part() {
 	}
 	if !typed {
 		p.missing(at, "type")
+	}
+}
+
+// linked reads where an image or document is, as a string or as the url of an object, and notes it
+// unless that is a data: address.
+func (p *parser) linked(capability string) {
+	c := &p.cursor
+	if c.Kind() == jsonx.Object {
+		c.EachField(func(key []byte) {
+			if string(key) == "url" {
+				p.linked(capability)
+			}
+		})
+		return
+	}
+	if raw := c.RawString(); len(raw) > len(`""`) && !bytes.HasPrefix(raw, []byte(`"data:`)) {
+		note(&p.facts.Linked, capability)
 	}
 }
 

@@ -36,7 +36,7 @@ func TestParseChatFacts(t *testing.T) {
 	tools := `[{"type": "function", "function": {"name": "f"}}, {"type": "web_search_preview"}]`
 	want := Facts{Model: "openai/gpt-x", Stream: true, IncludeUsage: true, MaxTokens: 2147483647, N: 2,
 		Tools: true, ToolChoice: "named", ResponseFormat: "json_schema", ReasoningEffort: "high", ServiceTier: "flex",
-		WebSearch: true, AssistantPrefill: true, Audio: true, Documents: true, Images: 2, Own: []string{"vision"},
+		WebSearch: true, AssistantPrefill: true, Audio: true, Documents: true, Images: 2, Own: []string{"vision"}, Linked: []string{"vision"},
 		TextChars: 11 + 4 + 4, ToolChars: int64(len(tools)),
 		SessionID: "s", PromptCacheKey: "p", User: "u", Routing: "price", FreeModelsOnly: true}
 	got := *f

@@ -344,6 +344,8 @@ func (p *parser) source(block, at int, document bool) {
 		}
 		if document {
 			p.facts.own(resource.CapDocuments) // others take them as data
+		} else {
+			note(&p.facts.Linked, resource.CapVision)
 		}
 	case "content":
 		p.facts.own(resource.CapDocuments)

@@ -2,6 +2,7 @@ package llm
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -202,4 +203,31 @@ func FuzzSurfaces(f *testing.F) {
 			}
 		}
 	})
+}
+
+// What stands in a request by its address is told from what stands there as data.
+func TestLinked(t *testing.T) {
+	for _, tc := range []struct {
+		parse func([]byte) (*Facts, *APIError)
+		body  string
+		want  string
+	}{
+		{ParseChat, `{"model":"m","messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"https://x/a.png"}}]}]}`, "[vision]"},
+		{ParseChat, `{"model":"m","messages":[{"role":"user","content":[{"type":"image_url","image_url":{"detail":"low","url":"data:image/png;base64,aGk="}}]}]}`, "[]"},
+		{ParseChat, `{"model":"m","messages":[{"role":"user","content":[{"type":"file","file":{"file_data":"https://x/a.pdf"}}]}]}`, "[documents]"},
+		{ParseChat, `{"model":"m","messages":[{"role":"user","content":[{"type":"file","file":{"file_data":"data:application/pdf;base64,aGk="}}]}]}`, "[]"},
+		{ParseResponses, `{"model":"m","input":[{"role":"user","content":[{"type":"input_image","image_url":"https://x/a.png"},{"type":"input_file","file_url":"https://x/a.pdf"}]}]}`, "[vision documents]"},
+		{ParseResponses, `{"model":"m","input":[{"role":"user","content":[{"type":"input_image","image_url":"data:image/png;base64,aGk="}]}]}`, "[]"},
+		{ParseMessages, `{"model":"m","max_tokens":9,"messages":[{"role":"user","content":[{"type":"image","source":{"type":"url","url":"https://x/a.png"}}]}]}`, "[vision]"},
+		{ParseMessages, `{"model":"m","max_tokens":9,"messages":[{"role":"user","content":[{"type":"image","source":{"type":"base64","media_type":"image/png","data":"aGk="}}]}]}`, "[]"},
+		{ParseMessages, `{"model":"m","max_tokens":9,"messages":[{"role":"user","content":"a"},{"role":"assistant","content":[{"type":"tool_use","id":"c","name":"f","input":{}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"c","content":[{"type":"image","source":{"type":"url","url":"https://x/a.png"}}]}]}]}`, "[vision]"},
+	} {
+		f, err := tc.parse([]byte(tc.body))
+		if err != nil {
+			t.Fatalf("%s: %v", tc.body, err)
+		}
+		if got := fmt.Sprint(f.Linked); got != tc.want {
+			t.Errorf("%s: %s, want %s", tc.body, got, tc.want)
+		}
+	}
 }

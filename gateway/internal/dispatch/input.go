@@ -50,6 +50,11 @@ func (r *run) prepare(p *plan, now time.Time) {
 				c.Capabilities &^= capabilityBits[word]
 			}
 		}
+		if l.bytesOnly {
+			for _, word := range r.facts.Linked {
+				c.Capabilities &^= capabilityBits[word]
+			}
+		}
 		if usage != nil {
 			if o := usage.ByProvider[c.Provider]; o.Enough() {
 				c.HitRate, c.HitRateKnown = o.HitRate(), true

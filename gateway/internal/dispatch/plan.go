@@ -26,7 +26,7 @@ type plans struct {
 
 	mu      sync.RWMutex
 	byModel map[planKey]*plan
-	targets map[string]*provider.Target
+	targets map[targetKey]*provider.Target
 	watches map[watchKey]*poll.Watch
 }
 
@@ -37,6 +37,8 @@ type watchKey struct {
 	history    resource.History
 	minimum    int64
 }
+
+type targetKey struct{ provider, region string }
 
 type planKey struct {
 	project  string
@@ -67,8 +69,10 @@ type leg struct {
 	reasons   bool // it says that it reasons
 	// translated: the request goes through a translation, so what llm.Facts.Own names cannot be said.
 	translated bool
-	keys       []legKey
-	health     []*state.Key // of keys, by index
+	// bytesOnly: what llm.Facts.Linked names cannot be said.
+	bytesOnly bool
+	keys      []legKey
+	health    []*state.Key // of keys, by index
 }
 
 type legKey struct {
@@ -82,7 +86,7 @@ func (d *Dispatcher) plansOf(view *tenant.View) *plans {
 	if p := d.plans.Load(); p != nil && p.view == view {
 		return p
 	}
-	p := &plans{view: view, d: d, byModel: map[planKey]*plan{}, targets: map[string]*provider.Target{}, watches: map[watchKey]*poll.Watch{}}
+	p := &plans{view: view, d: d, byModel: map[planKey]*plan{}, targets: map[targetKey]*provider.Target{}, watches: map[watchKey]*poll.Watch{}}
 	d.plans.Store(p)
 	return p
 }
@@ -120,13 +124,13 @@ func (p *plans) build(project *tenant.Project, model *catalog.Model, endpoint st
 		if !c.VisibleTo(project.Organization.ID) || adapter == nil {
 			continue
 		}
-		target := p.target(c.Provider)
+		target := p.target(c.Provider, c.Region, adapter)
 		offer := adapter.Offer(endpoint, target)
 		if !offer.OK {
 			continue
 		}
 		l := leg{
-			candidate: c, target: target, translated: offer.Translated, timeouts: overlay(c.Provider.Timeouts, c.Mapping.Timeouts),
+			candidate: c, target: target, translated: offer.Translated, bytesOnly: offer.BytesOnly, timeouts: overlay(c.Provider.Timeouts, c.Mapping.Timeouts),
 			reasons: slices.Contains(c.Mapping.Capabilities, resource.CapReasoning),
 			schedule: &pricing.Schedule{
 				Price: c.Price, Tiers: c.PriceTiers, ServiceTiers: c.Mapping.ServiceTiers,
@@ -198,16 +202,21 @@ func (p *plans) addKeys(l *leg, t *routing.Candidate, project *tenant.Project) {
 	}
 }
 
-func (p *plans) target(pr *resource.Provider) *provider.Target {
-	if t := p.targets[pr.ID]; t != nil {
+func (p *plans) target(pr *resource.Provider, region string, adapter provider.Adapter) *provider.Target {
+	key := targetKey{pr.ID, region}
+	if t := p.targets[key]; t != nil {
 		return t
 	}
+	base := p.view.BaseURL(pr.ID)
+	if placer, ok := adapter.(provider.Placer); ok {
+		base = placer.PlaceURL(base, region)
+	}
 	t := &provider.Target{
-		Provider: pr.ID, BaseURL: p.view.BaseURL(pr.ID), HTTP2: pr.HTTP == 2, AllowPrivate: pr.AllowPrivate,
+		Provider: pr.ID, Region: region, BaseURL: base, HTTP2: pr.HTTP == 2, AllowPrivate: pr.AllowPrivate,
 		Trace: pr.Trace, NoStreamUsage: pr.StreamUsage != nil && !*pr.StreamUsage,
 		Endpoints: pr.Endpoints,
 	}
-	p.targets[pr.ID] = t
+	p.targets[key] = t
 	return t
 }
 

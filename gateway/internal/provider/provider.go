@@ -14,6 +14,7 @@ import (
 // Target is the provider of a call. It is built once per resource set, shared by calls and never changed.
 type Target struct {
 	Provider      string // resource id; connection pools are kept by it
+	Region        string // of the mapping; "" none
 	BaseURL       string // without a final slash, e.g. https://api.groq.com/openai/v1
 	HTTP2         bool   // http: 2
 	AllowPrivate  bool   // the base URL may lead to loopback and private addresses
@@ -29,6 +30,14 @@ type Offer struct {
 	Translated bool // by translation: what Facts.Own names cannot be said
 	// Lacks are the capabilities (resource.Cap*) that are lost on the way.
 	Lacks []string
+	// BytesOnly: what a request holds by its address (Facts.Linked) cannot be said.
+	BytesOnly bool
+}
+
+// Placer is an adapter whose base URLs hold the region of a mapping.
+type Placer interface {
+	// PlaceURL fills a region in for {region}; region is "" for a mapping without regions.
+	PlaceURL(base, region string) string
 }
 
 // Timeouts of one attempt, resolved: provider, mapping and project merged, the extra time for long

@@ -109,6 +109,9 @@ func (r *Route) Post(w *Watch, path string, header http.Header, body []byte, con
 	return r.two.RoundTrip(req)
 }
 
+// URL is where a path below the base URL leads. It must not be changed.
+func (r *Route) URL(path string) *url.URL { return r.endpoint(path).url }
+
 func (r *Route) endpoint(key string) endpoint {
 	r.mu.RLock()
 	e, ok := r.urls[key]

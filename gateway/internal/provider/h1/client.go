@@ -77,7 +77,7 @@ type conn struct {
 
 // Post sends one request and reads the head of its answer. connected is called once there is a
 // connection, before anything is written to it. The response's Header holds only Content-Encoding,
-// Retry-After and Retry-After-Ms; its Body must be closed. When ctx ends, so does everything, Body's
+// Retry-After, Retry-After-Ms and X-Amzn-Errortype; its Body must be closed. When ctx ends, so does everything, Body's
 // reads included, with an error of the connection's: the caller knows the cause.
 func (c *Client) Post(ctx context.Context, target string, header http.Header, body []byte, connected func(reused bool)) (*http.Response, error) {
 	head, err := c.head(target, header, len(body))

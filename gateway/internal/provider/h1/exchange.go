@@ -239,7 +239,7 @@ func readLine(r *bufio.Reader, size *int) ([]byte, error) {
 }
 
 // kept are the headers a caller sees.
-var kept = [...]string{"Content-Encoding", "Retry-After", "Retry-After-Ms"}
+var kept = [...]string{"Content-Encoding", "Retry-After", "Retry-After-Ms", "X-Amzn-Errortype"}
 
 func keepHeader(resp *http.Response, name, value []byte) {
 	for _, k := range kept {

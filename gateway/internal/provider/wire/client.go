@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -26,7 +27,11 @@ const (
 type Client struct {
 	Transports *provider.Transports
 	Agent      string           // the User-Agent upstreams see, such as turnout/1.2.3
-	Now        func() time.Time // the clock that HTTP dates in Retry-After are read by
+	Now        func() time.Time // the clock that HTTP dates in Retry-After are read by, and calls signed by
+	// Events reads the events of streams; nil: server-sent ones.
+	Events func(io.Reader) Events
+	// Sign adds to the header what depends on address and body; nil: nothing does.
+	Sign func(call *provider.Call, at *url.URL, header http.Header, body []byte) *llm.Error
 }
 
 // Post makes the call and returns its response if the status is a success. Until the response header is
@@ -36,6 +41,11 @@ func (c *Client) Post(w *provider.Watch, call *provider.Call, path string, heade
 	route, err := c.Transports.Route(call.Target, call.Timeouts.Connect)
 	if err != nil {
 		return nil, &llm.Error{Class: attempt.NetworkError, Message: err.Error()}
+	}
+	if c.Sign != nil {
+		if failure := c.Sign(call, route.URL(path), header, body); failure != nil {
+			return nil, failure
+		}
 	}
 	w.Until(provider.LimitConnect, call.Timeouts.Connect)
 	resp, err := route.Post(w, path, header, body, func(reused bool) {
@@ -70,15 +80,21 @@ func (c *Client) refused(w *provider.Watch, resp *http.Response) *llm.Error {
 	if failure := w.Error(nil); failure.Class == attempt.Canceled {
 		return failure
 	}
-	e := llm.Classify(resp.StatusCode, body)
+	e := llm.ClassifyNamed(resp.StatusCode, resp.Header.Get("X-Amzn-Errortype"), body)
 	e.RetryAfter, _ = llm.RetryAfter(resp.Header.Get, c.Now())
 	return e
 }
 
-// Scrub takes the credential out of a message an upstream may have echoed it in.
+// Scrub takes the credential, and each part of one with colons, out of a message an upstream may have
+// echoed it in.
 func Scrub(e *llm.Error, secret string) *llm.Error {
-	if e != nil && len(secret) >= 8 && strings.Contains(e.Message, secret) {
-		e.Message = strings.ReplaceAll(e.Message, secret, "***")
+	if e == nil {
+		return nil
+	}
+	for part := range strings.SplitSeq(secret, ":") {
+		if len(part) >= 8 && strings.Contains(e.Message, part) {
+			e.Message = strings.ReplaceAll(e.Message, part, "***")
+		}
 	}
 	return e
 }

@@ -33,6 +33,20 @@ type Relay interface {
 	Result() provider.Result
 }
 
+// Events reads the events of a stream one by one, as sse.Reader does, whatever their framing is.
+type Events interface {
+	// Next blocks for the next event, which is valid until the call after. What is no event at all (a
+	// plain answer) comes as one without data. Errors stick; ErrFraming is one of what is no framing.
+	Next() (sse.Event, error)
+	// Buffered says whether another whole event has been read already.
+	Buffered() bool
+	// Release gives the reader's memory back.
+	Release()
+}
+
+// ErrFraming says that what came is not framed as it must be.
+var ErrFraming = errors.New("a broken frame")
+
 // Stream is a provider.Stream of any protocol: every rule of api.md "Streams" that does not depend on
 // the protocol. Chat streams that are passed through have one of their own, which reads further.
 type Stream struct {
@@ -40,7 +54,7 @@ type Stream struct {
 	watch  *provider.Watch
 	resp   *http.Response
 	source Source
-	reader *sse.Reader
+	reader Events
 	relay  Relay
 
 	events  bool // at least one event came
@@ -61,7 +75,11 @@ func (c *Client) Open(w *provider.Watch, call *provider.Call, path string, heade
 		if r, failure = Decoded(resp); failure == nil {
 			s := &Stream{call: call, watch: w, resp: resp, relay: relay}
 			s.source = Source{R: r, Watch: w, Idle: call.Timeouts.Idle}
-			s.reader = sse.NewReader(&s.source)
+			if c.Events != nil {
+				s.reader = c.Events(&s.source)
+			} else {
+				s.reader = sse.NewReader(&s.source)
+			}
 			if failure = s.peek(); failure == nil {
 				return s, nil
 			}
@@ -216,7 +234,7 @@ func (s *Stream) fail(e *llm.Error) {
 // broken is the failure of a stream that ended before its answer did.
 func (s *Stream) broken(err error) *llm.Error {
 	switch {
-	case errors.Is(err, sse.ErrTooLarge):
+	case errors.Is(err, sse.ErrTooLarge), errors.Is(err, ErrFraming):
 		return provider.Unanswerable(http.StatusOK, err.Error())
 	case errors.Is(err, io.EOF) && !s.events:
 		return provider.Unanswerable(http.StatusOK, "an empty answer")
