@@ -2,7 +2,6 @@ package messages
 
 import (
 	"strconv"
-	"strings"
 
 	"turnout/gateway/llm"
 	"turnout/internal/jsonx"
@@ -186,101 +185,27 @@ func appendTools(b []byte, r *llm.Request, s llm.Sending) []byte {
 	return append(b, '}')
 }
 
-// leastBudget is the smallest budget that Anthropic takes.
-const leastBudget = 1024
-
-var budgets = map[string]int64{"minimal": 1024, "low": 2048, "medium": 8192, "high": 24576, "xhigh": 32768, "max": 49152}
-
 // appendReasoning appends how the model is to think and in which form it is to answer, and says whether
 // it thinks.
 func appendReasoning(b []byte, r *llm.Request, s llm.Sending, limit int64) (thinks bool, out []byte) {
-	t := &r.Reasoning
-	effort := t.Effort
-	wanted := t.Mode == llm.ThinkingOn || t.Mode == llm.ThinkingUnset && effort != "" && effort != "none"
-	if wanted && canThink(r) {
-		switch {
-		case Adaptive(s.Model):
-			b, thinks = append(b, `,"thinking":{"type":"adaptive"}`...), true
-		default:
-			budget := t.Budget
-			if budget == 0 {
-				if budget = budgets[effort]; budget == 0 {
-					budget = budgets["medium"]
-				}
-			}
-			if budget = min(budget, limit-1); budget >= leastBudget {
-				b = append(jsonx.AddInt(append(b, `,"thinking":{"type":"enabled"`...), "budget_tokens", budget), '}')
-				thinks = true
-			}
-			effort = ""
-		}
-	} else {
-		effort = ""
+	t := Think(r, s.Model, limit)
+	switch {
+	case t.Budget > 0:
+		b = append(jsonx.AddInt(append(b, `,"thinking":{"type":"enabled"`...), "budget_tokens", t.Budget), '}')
+	case t.On:
+		b = append(b, `,"thinking":{"type":"adaptive"}`...)
 	}
-	if effort == "minimal" {
-		effort = "low"
-	}
-	if effort == "" && r.Format.Kind != "json_schema" {
-		return thinks, b
+	if t.Effort == "" && r.Format.Kind != "json_schema" {
+		return t.On, b
 	}
 	b = append(jsonx.AddKey(b, "output_config"), '{')
-	if effort != "" {
-		b = jsonx.AddString(b, "effort", effort)
+	if t.Effort != "" {
+		b = jsonx.AddString(b, "effort", t.Effort)
 	}
 	if r.Format.Kind == "json_schema" {
 		b = append(jsonx.Add(append(jsonx.AddKey(b, "format"), `{"type":"json_schema"`...), "schema", r.Format.Schema), '}')
 	}
-	return thinks, append(b, '}')
-}
-
-// canThink: Anthropic refuses to think where a tool is forced, and where the tool calls of the turn
-// under way come without the reasoning before them.
-func canThink(r *llm.Request) bool {
-	if r.Choice.Mode == llm.ChoiceRequired || r.Choice.Mode == llm.ChoiceNamed {
-		return false
-	}
-	for i := len(r.Messages) - 1; i >= 0; i-- {
-		m := &r.Messages[i]
-		if !m.Assistant {
-			if hasKind(m.Parts, llm.PartResult) {
-				continue
-			}
-			return true
-		}
-		if hasKind(m.Parts, llm.PartCall) {
-			first := &m.Parts[0]
-			return first.Kind == llm.PartThinking && (filled(first.Signature) || filled(first.Redacted))
-		}
-		return true
-	}
-	return true
-}
-
-func hasKind(parts []llm.Part, kind llm.PartKind) bool {
-	for i := range parts {
-		if parts[i].Kind == kind {
-			return true
-		}
-	}
-	return false
-}
-
-// Adaptive says whether a model decides itself how long it thinks: Claude from 4.6 on.
-func Adaptive(model string) bool {
-	i := strings.Index(model, "claude-")
-	if i < 0 {
-		return true
-	}
-	words := strings.FieldsFunc(model[i+len("claude-"):], func(r rune) bool { return r == '-' || r == '.' || r == '@' || r == ':' })
-	var version [2]int
-	n := 0
-	for _, w := range words {
-		if v, err := strconv.Atoi(w); err == nil && v < 100 && n < len(version) {
-			version[n] = v
-			n++
-		}
-	}
-	return n == 0 || version[0] > 4 || version[0] == 4 && version[1] >= 6
+	return t.On, append(b, '}')
 }
 
 // appendSampling appends what Anthropic knows of sampling; where the model thinks it takes none.
