@@ -27,7 +27,7 @@ type pkg struct {
 // pure packages compute: no clock, no randomness, no I/O, no goroutine.
 var pure = []string{
 	"schemas/attempt", "schemas/snapshot", "schemas/topic", "schemas/resource",
-	"gateway/routing", "gateway/pricing", "gateway/llm", "gateway/llm/chat", "gateway/llm/messages", "gateway/llm/responses", "gateway/llm/gemini", "gateway/catalog",
+	"gateway/routing", "gateway/pricing", "gateway/llm", "gateway/llm/chat", "gateway/llm/messages", "gateway/llm/responses", "gateway/llm/gemini", "gateway/llm/bedrock", "gateway/catalog",
 	"processor/internal/partition",
 	"internal/fold", "internal/jsonx",
 	"analytics/savings", "analytics/whatif",
@@ -58,6 +58,7 @@ var vendors = map[string][]string{
 	"github.com/ebitengine/purego":     {"deploy/local"},
 	"github.com/goccy/go-yaml":         {"schemas/resource"},
 	"github.com/fsnotify/fsnotify":     {"gateway/internal/tenant"},
+	"github.com/aws/":                  {"gateway/internal/provider/bedrock"},
 }
 
 // walls: a package under the key may not import a package under the values.

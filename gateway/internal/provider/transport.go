@@ -77,6 +77,9 @@ func (t *Transports) Route(target *Target, connect time.Duration) (*Route, error
 	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
 		return nil, fmt.Errorf("base_url of provider %s is no http or https address", target.Provider)
 	}
+	if base.Path == "" {
+		base.Path = "/" // else JoinPath makes paths that do not begin with one
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if route = t.pool[key]; route == nil {

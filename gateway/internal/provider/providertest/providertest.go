@@ -157,8 +157,13 @@ func requests(t *testing.T, p *Protocol, endpoint string) {
 		}
 		t.Run(f.name, func(t *testing.T) {
 			file := filepath.Join("testdata", p.Golden, endpoint, strings.NewReplacer(" ", "_", ",", "").Replace(f.name)+".txt")
-			if lacks := p.New(nil).Offer(endpoint, &provider.Target{Endpoints: p.Endpoints}).Lacks; slices.Contains(lacks, f.needs) {
+			offer := p.New(nil).Offer(endpoint, &provider.Target{Endpoints: p.Endpoints})
+			if slices.Contains(offer.Lacks, f.needs) {
 				golden(t, file, "not possible in this protocol: a mapping is no candidate ("+f.needs+")\n")
+				return
+			}
+			if facts, _ := parsers[endpoint]([]byte(body)); facts != nil && offer.BytesOnly && len(facts.Linked) > 0 {
+				golden(t, file, "not possible in this protocol: a mapping is no candidate (an address instead of data: "+strings.Join(facts.Linked, " ")+")\n")
 				return
 			}
 			s := at(t, p, endpoint, "200 json:"+strconv.Quote(p.Plain(Said{Text: "ok", Finish: llm.FinishStop})))
