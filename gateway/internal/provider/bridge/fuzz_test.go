@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"turnout/gateway/llm"
+	"turnout/gateway/llm/bedrock"
 	"turnout/gateway/llm/chat"
 	"turnout/gateway/llm/gemini"
 	"turnout/gateway/llm/messages"
@@ -17,7 +18,7 @@ var parse = map[string]func([]byte) (*llm.Facts, *llm.APIError){
 }
 
 var write = map[string]func([]byte, *llm.Request, llm.Sending) ([]byte, []string){
-	"openai": chat.Append, "anthropic": messages.Append, "gemini": gemini.Append,
+	"openai": chat.Append, "anthropic": messages.Append, "gemini": gemini.Append, "bedrock": bedrock.Append,
 }
 
 // FuzzRequests: whatever a surface accepts becomes valid JSON in every protocol, or is refused.
@@ -43,8 +44,10 @@ func FuzzRequests(f *testing.F) {
 				continue
 			}
 			for protocol, append := range write {
-				if out, _ := append(nil, r, llm.Sending{Model: "claude-sonnet-4-5", MaxTokens: 5000}); !json.Valid(out) {
-					t.Fatalf("%s to %s: %s\nfrom %s", endpoint, protocol, out, body)
+				for _, model := range []string{"claude-sonnet-4-5", "amazon.nova-2-lite"} {
+					if out, _ := append(nil, r, llm.Sending{Model: model, MaxTokens: 5000}); !json.Valid(out) {
+						t.Fatalf("%s to %s %s: %s\nfrom %s", endpoint, protocol, model, out, body)
+					}
 				}
 			}
 		}
@@ -57,13 +60,14 @@ func FuzzAnswers(f *testing.F) {
 		`{"id":"x","choices":[{"index":0,"delta":{"content":"a","tool_calls":[{"index":0,"id":"c","function":{"name":"f","arguments":"{"}}]},"message":{"content":"x","tool_calls":[{"id":"c","function":{"name":"f","arguments":"[1"}}]},"finish_reason":"stop"}],"usage":{"prompt_tokens":1,"completion_tokens":2}}`,
 		`{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"t","name":"n","input":{"a":1}}}`,
 		`{"type":"message","content":[{"type":"thinking","thinking":"x"},{"type":"tool_use"}],"stop_reason":"stop_sequence","stop_sequence":"s","usage":{"input_tokens":1,"output_tokens":2}}`,
+		`{"output":{"message":{"content":[{"text":"x"},{"toolUse":{"toolUseId":"a","name":"b","input":{}}},{"reasoningContent":{"reasoningText":{"text":"t","signature":"c2ln"}}}]}},"stopReason":"tool_use","usage":{"inputTokens":1,"outputTokens":2,"cacheDetails":[{"ttl":"1h","inputTokens":3}]},"contentBlockIndex":0,"start":{"toolUse":{"name":"b","toolUseId":"a"}},"delta":{"text":"x","toolUse":{"input":"{"},"reasoningContent":{"redactedContent":"eHg="}}}`,
 		`{"candidates":[{"content":{"parts":[{"text":"x","thought":true},{"functionCall":{"name":"f"}}]},"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":1}}`,
 	} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		stamp := llm.Stamp{ID: "1", Model: "m"}
-		for _, read := range []func([]byte, int64) (*llm.Response, error){chat.DecodeResponse, messages.DecodeResponse, gemini.DecodeResponse} {
+		for _, read := range []func([]byte, int64) (*llm.Response, error){chat.DecodeResponse, messages.DecodeResponse, gemini.DecodeResponse, bedrock.DecodeResponse} {
 			r, err := read(body, 0)
 			if err != nil {
 				continue
@@ -76,12 +80,13 @@ func FuzzAnswers(f *testing.F) {
 		}
 		for _, decoder := range []func() Decoder{
 			func() Decoder { return chat.NewDecoder(0) }, func() Decoder { return messages.NewDecoder(0) }, func() Decoder { return gemini.NewDecoder(0) },
+			func() Decoder { return bedrock.NewDecoder(0) },
 		} {
 			for endpoint, s := range surfaces {
 				d, enc := decoder(), s.stream(stamp, true)
 				var out []byte
-				for range 2 {
-					_ = d.Take(nil, body, func(e *llm.Event) { out = enc.Append(out, e) })
+				for _, name := range []string{"contentBlockStart", "contentBlockDelta", "metadata", "messageStop"} { // Bedrock's; the others go without
+					_ = d.Take([]byte(name), body, func(e *llm.Event) { out = enc.Append(out, e) })
 				}
 				usage := d.Usage()
 				out, at := enc.End(out, &usage)
