@@ -122,3 +122,33 @@ func TestBedrockExceptionInStream(t *testing.T) {
 		t.Errorf("%+v", events[1])
 	}
 }
+
+// Reasoning that Bedrock signed is replayed to it alone, whether it came as a stream or not.
+func TestBedrockReasoningIsBound(t *testing.T) {
+	t.Parallel()
+	u := newUpstreams(t)
+	n := start(t, bedrockAt(u.URL, providerSpec{id: "dear", price: "{input: 100, output: 200}"}), nil).ready()
+	for i, stream := range []string{"", `"stream":true,`} {
+		signature := []string{"c2lnLXBsYWlu", "c2lnLXN0cmVhbQ=="}[i]
+		u.script("bed", func(w http.ResponseWriter, _ *http.Request) {
+			if stream == "" {
+				_, _ = io.WriteString(w, `{"output":{"message":{"content":[{"reasoningContent":{"reasoningText":{"text":"Hm","signature":"`+signature+`"}}},{"text":"Hello"}]}},"stopReason":"end_turn"}`)
+				return
+			}
+			amazonFrame(w, "event", "messageStart", `{"role":"assistant"}`)
+			amazonFrame(w, "event", "contentBlockDelta", `{"contentBlockIndex":0,"delta":{"reasoningContent":{"text":"Hm"}}}`)
+			amazonFrame(w, "event", "contentBlockDelta", `{"contentBlockIndex":0,"delta":{"reasoningContent":{"signature":"`+signature+`"}}}`)
+			amazonFrame(w, "event", "contentBlockDelta", `{"contentBlockIndex":1,"delta":{"text":"Hello"}}`)
+			amazonFrame(w, "event", "messageStop", `{"stopReason":"end_turn"}`)
+		})
+		if r := n.messages(`{"model":"m","max_tokens":9,` + stream + `"messages":[{"role":"user","content":"x"}]}`); r.status != 200 || !strings.Contains(r.body, signature) {
+			t.Fatalf("%d %s", r.status, r.body)
+		}
+		u.script("bed", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
+		r := n.messages(`{"model":"m","max_tokens":9,"messages":[{"role":"user","content":"x"},{"role":"assistant","content":[{"type":"thinking","thinking":"Hm","signature":"` + signature + `"},{"type":"text","text":"Hello"}]},{"role":"user","content":"y"}]}`)
+		if r.status != 503 || !strings.Contains(r.body, "only bed can read") || len(u.called("dear")) != 0 {
+			t.Errorf("%q: %d %s", stream, r.status, r.body)
+		}
+		n.heal("bed")
+	}
+}

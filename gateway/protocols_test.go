@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"turnout/schemas/resource"
 )
 
 // A protocol is reported as not spoken exactly if no adapter speaks it.
@@ -32,6 +34,12 @@ func TestOnlyProtocolsWithoutAdapterAreReported(t *testing.T) {
 		t.Fatal(err)
 	}
 	g.release(context.Background())
+	if said := logs.String(); strings.Contains(said, "is not spoken") {
+		t.Errorf("said:\n%s", said)
+	}
+	logs.Reset()
+	delete(g.adapters, resource.ProtocolBedrock)
+	g.reportProblems(g.tenants.Current())
 	said := logs.String()
 	if strings.Contains(said, "provider one") || strings.Contains(said, "provider two") || !strings.Contains(said, "provider three") {
 		t.Errorf("said:\n%s", said)

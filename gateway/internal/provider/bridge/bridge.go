@@ -145,7 +145,23 @@ func Complete(ctx context.Context, client *wire.Client, call *provider.Call, p *
 	out := wire.GetBuffer()
 	*out = to.answer(*out, r, stamp(call, client.Now()))
 	result := provider.Result{Status: http.StatusOK, FinishReason: r.Upstream, Output: true, Usage: r.Usage}
+	if call.Endpoint == attempt.EndpointMessages {
+		result.Sealed = sealed(r.Parts)
+	}
 	return provider.NewAnswer(*out, len(*out)-1, to.own, result, func() { wire.PutBuffer(out) }), nil
+}
+
+// sealed is the last reasoning in an answer that only its issuer can read, nil for none. Clients of
+// Messages see it, and bring it back.
+func sealed(parts []llm.Part) (last []byte) {
+	for i := range parts {
+		for _, raw := range [...]llm.Raw{parts[i].Signature, parts[i].Redacted} {
+			if parts[i].Kind == llm.PartThinking && len(raw) > len(`""`) {
+				last = append(last[:0], raw...)
+			}
+		}
+	}
+	return last
 }
 
 func read(body []byte, call *provider.Call, p *Protocol, openEnded bool) (*llm.Response, *llm.Error) {

@@ -14,6 +14,7 @@ type relay struct {
 	out     []byte
 	output  bool // of the event under way
 	finish  string
+	sealed  []byte
 }
 
 // Take implements wire.Relay.
@@ -36,6 +37,11 @@ func (r *relay) emit(e *llm.Event) {
 	case llm.EventStart:
 	case llm.EventFinish:
 		r.finish = e.Upstream
+	case llm.EventSignature, llm.EventRedacted:
+		if len(r.out) > before { // the client has it, and may bring it back
+			r.sealed = append(r.sealed[:0], e.Text...)
+		}
+		fallthrough
 	default:
 		r.output = r.output || len(r.out) > before
 	}
@@ -59,5 +65,5 @@ func (r *relay) End(c *provider.Chunk) {
 
 // Result implements wire.Relay.
 func (r *relay) Result() provider.Result {
-	return provider.Result{FinishReason: r.finish, Usage: r.decoder.Usage()}
+	return provider.Result{FinishReason: r.finish, Usage: r.decoder.Usage(), Sealed: r.sealed}
 }
