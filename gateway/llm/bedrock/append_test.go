@@ -124,6 +124,8 @@ func TestToolChoice(t *testing.T) {
 		{opus46, hi + "," + tools + `,"parallel_tool_calls":false,"tool_choice":{"type":"function","function":{"name":"f"}}`, `{"tools":[` + f + `]}`, `{"tool_choice":{"type":"tool","name":"f","disable_parallel_tool_use":true}}`, "", false},
 		{opus46, history, `{"tools":[` + g + `]}`, `{"tool_choice":{"type":"none"}}`, "", false},
 		{opus46, history + "," + tools + `,"tool_choice":"none"`, `{"tools":[` + f + `]}`, `{"tool_choice":{"type":"none"}}`, "", false},
+		{haiku35, hi + "," + tools + `,"parallel_tool_calls":false`, `{"tools":[` + f + `]}`, "", "parallel_tool_calls", false},
+		{haiku35, hi + "," + tools + `,"tool_choice":"none"`, "", "", "", false},
 		{llama, hi + "," + tools + `,"tool_choice":"none"`, "", "", "", false},
 		{llama, history, `{"tools":[` + g + `]}`, "", "", false},
 		{llama, history + "," + tools + `,"tool_choice":"none"`, `{"tools":[` + f + `]}`, "", "tool_choice", false},

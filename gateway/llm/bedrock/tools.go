@@ -2,6 +2,7 @@ package bedrock
 
 import (
 	"turnout/gateway/llm"
+	"turnout/gateway/llm/messages"
 	"turnout/internal/jsonx"
 )
 
@@ -9,7 +10,7 @@ import (
 const anything = `{"type":"object","properties":{}}`
 
 // tools appends the tools and whether one must be called. Converse demands tools where the conversation
-// holds calls, has no word for none, and none for one call at a time: Claude's own have.
+// holds calls, has no word for none, and none for one call at a time: newer Claude's own have.
 func (w *writer) tools(b []byte, r *llm.Request, any bool) []byte {
 	used := called(r.Messages)
 	mode := r.Choice.Mode
@@ -22,7 +23,8 @@ func (w *writer) tools(b []byte, r *llm.Request, any bool) []byte {
 		}
 		mode = llm.ChoiceNone
 	}
-	if mode == llm.ChoiceNone && w.family != claude {
+	own := w.family == claude && messages.From(w.model, 4, 0)
+	if mode == llm.ChoiceNone && !own {
 		if len(used) == 0 {
 			return b
 		}
@@ -40,7 +42,7 @@ func (w *writer) tools(b []byte, r *llm.Request, any bool) []byte {
 		}
 	}
 	b = append(b, ']')
-	if w.family == claude && (r.Serial || mode == llm.ChoiceNone) {
+	if own && (r.Serial || mode == llm.ChoiceNone) {
 		w.choice = appendClaudeChoice(nil, mode, r)
 		return append(b, '}')
 	}

@@ -183,6 +183,23 @@ func TestSigned(t *testing.T) {
 	}
 }
 
+// An ARN does not tell whose model it is: the catalogue's id does.
+func TestFamilyOfAnARN(t *testing.T) {
+	for model, want := range map[string]bool{"claude-x": true, "llama-x": false} {
+		up, saw := listen(t, 200, hello)
+		call := callTo(t, up.URL, "us-east-1", "arn:aws:bedrock:us-east-1:1:application-inference-profile/abc", "k")
+		call.Model, call.Body = model, []byte(`{"model":"m","messages":[{"role":"user","content":"Hello"}],"stop":"x"}`)
+		answer, failure := adapterFor(t, noon).Complete(context.Background(), call)
+		if failure != nil {
+			t.Fatal(failure)
+		}
+		answer.Release()
+		if strings.Contains(string(saw.body), "/stop_sequence") != want {
+			t.Errorf("%s: %s", model, saw.body)
+		}
+	}
+}
+
 func TestAPIKey(t *testing.T) {
 	up, saw := listen(t, 200, hello)
 	call := callTo(t, up.URL, "us-east-1", "m", "bedrock-api-key-YmVkcm9jaw==")
