@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -164,5 +165,15 @@ func TestReasoningIsBoundToItsIssuer(t *testing.T) {
 	}
 	if len(u.called("alpha"))+len(u.called("ant")) != before {
 		t.Error("somebody else was asked")
+	}
+	n.stop()
+	bound := 0
+	for _, e := range n.logged() {
+		if slices.Contains(e.Traits, attempt.TraitBoundTo+"think") {
+			bound++
+		}
+	}
+	if bound != 6 { // five that were served, and one that failed; its retries have no traits
+		t.Errorf("%d events name the binding", bound)
 	}
 }

@@ -71,7 +71,7 @@ func ofEvent(e *attempt.Event) *decided {
 				ID: e.RequestID, Stream: e.Stream, Embedding: e.Endpoint == attempt.EndpointEmbeddings, ImageOutput: has(e.Traits, attempt.TraitImageOutput),
 				PromptTokens: e.PromptTokensEstimate, Session: e.SessionHash != "", Coding: e.CodingClient != "", NoFallback: e.NoFallback,
 				Strategy: strategies[e.Strategy], Provider: e.RequestedProvider, Strict: has(e.Traits, attempt.TraitStrict),
-				ReasoningBound: has(e.Traits, attempt.TraitReasoningBound),
+				ReasoningBound: has(e.Traits, attempt.TraitReasoningBound), BoundTo: boundTo(e.Traits),
 			},
 			State: state, ExplorationRate: e.ExplorationRate,
 		},
@@ -89,7 +89,7 @@ func ofRefusal(e *attempt.Refused) *decided {
 				ID: e.RequestID, Stream: e.Stream, Embedding: e.Endpoint == attempt.EndpointEmbeddings, ImageOutput: has(e.Traits, attempt.TraitImageOutput),
 				PromptTokens: e.PromptTokensEstimate, Session: e.SessionHash != "", NoFallback: e.NoFallback,
 				Strategy: strategies[e.Strategy], Provider: e.RequestedProvider, Strict: has(e.Traits, attempt.TraitStrict),
-				ReasoningBound: has(e.Traits, attempt.TraitReasoningBound),
+				ReasoningBound: has(e.Traits, attempt.TraitReasoningBound), BoundTo: boundTo(e.Traits),
 			},
 		},
 	}
@@ -115,6 +115,12 @@ func has(traits []string, trait string) bool {
 		}
 	}
 	return false
+}
+
+// boundTo is the provider whose reasoning the request replays; "" if it does not.
+func boundTo(traits []string) string {
+	provider, _ := suffix(traits, attempt.TraitBoundTo)
+	return provider
 }
 
 // suffix finds the trait that begins so and returns the rest of it.
@@ -317,7 +323,7 @@ func (s *Stored) baseline(u *pricing.Usage, e *attempt.Event) (pricing.Baseline,
 func usageOf(e *attempt.Event) pricing.Usage {
 	return pricing.Usage{
 		Input: e.InputTokens, Cached: e.CachedInputTokens, CacheWrite: e.CacheWriteTokens, CacheWrite1h: e.CacheWrite1hTokens,
-		ImageInput: e.ImageInputTokens, AudioInput: e.AudioInputTokens, Output: e.OutputTokens, AudioOutput: e.AudioOutputTokens,
+		ImageInput: e.ImageInputTokens, AudioInput: e.AudioInputTokens, Output: e.OutputTokens, ImageOutput: e.ImageOutputTokens, AudioOutput: e.AudioOutputTokens,
 		ServiceTier: e.ServiceTier,
 	}
 }

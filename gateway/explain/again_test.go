@@ -57,6 +57,9 @@ func drawStored(t *rapid.T) *Stored {
 	if draw("explicit") {
 		r.Provider, r.Strict = place.Provider, draw("strict")
 	}
+	if draw("replays") {
+		r.BoundTo = in.Candidates[rapid.IntRange(0, len(in.Candidates)-1).Draw(t, "issuer")].Provider
+	}
 	if remembered := (routing.Place{Provider: place.Provider, Region: place.Region}); draw("remembered") {
 		if r.Session {
 			in.State.Pin = remembered
@@ -77,6 +80,9 @@ func drawStored(t *rapid.T) *Stored {
 		if on {
 			traits = append(traits, trait)
 		}
+	}
+	if r.BoundTo != "" {
+		traits = append(traits, attempt.TraitBoundTo+r.BoundTo)
 	}
 	if d.Selected < 0 {
 		s.Refusal = &attempt.Refused{

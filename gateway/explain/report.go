@@ -57,6 +57,7 @@ type Decision struct {
 	HitRate            *float64 `json:"hit_rate,omitempty"` // prices are blended with it
 	OutputRatio        *float64 `json:"output_ratio,omitempty"`
 	Remembered         *Place   `json:"remembered,omitempty"` // a session's pin, or the stable preference
+	BoundTo            string   `json:"bound_to,omitempty"`   // issued the reasoning that the request replays: nobody else may serve it
 	OriginalProvider   string   `json:"original_provider,omitempty"`
 	OriginalUptime     *float64 `json:"original_uptime,omitempty"`
 	StrippedParameters []string `json:"stripped_parameters,omitempty"`
@@ -229,7 +230,7 @@ func requestOfRefusal(e *attempt.Refused) Request {
 func (s *Stored) decision(d *decided) *Decision {
 	out := &Decision{
 		SnapshotID: d.snapshot, ConfigVersion: d.config, PriceVersion: d.prices,
-		ConsideredTotal: d.total, Candidates: []Candidate{}, Excluded: []Exclusion{},
+		BoundTo: d.input.Request.BoundTo, ConsideredTotal: d.total, Candidates: []Candidate{}, Excluded: []Exclusion{},
 	}
 	if e := d.event; e != nil {
 		out.Selected = &Place{e.Provider, e.Region, e.Model}

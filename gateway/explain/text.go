@@ -152,6 +152,9 @@ func (p *page) candidates(d *Decision) {
 				cells = append(cells, "", "", "", "", "", "", "")
 			}
 			note := when(c.LostToRegion != "", "lost to "+c.LostToRegion)
+			if d.BoundTo != "" && c.Provider != d.BoundTo {
+				note = "cannot read the reasoning"
+			}
 			if c.LastResort {
 				note = "last resort: cooling down"
 			}

@@ -7,6 +7,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"turnout/gateway/routing"
+	"turnout/schemas/attempt"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -41,5 +44,42 @@ func TestGolden(t *testing.T) {
 			t.Fatal(err)
 		}
 		golden(t, name+".json", string(data)+"\n")
+	}
+}
+
+// Replayed reasoning restricts the choice although nobody else was left out: the page says so.
+func TestTheBindingIsTold(t *testing.T) {
+	s := sample()
+	s.Attempts = s.Attempts[:1]
+	e := &s.Attempts[0]
+	e.Provider, e.Region, e.Reason, e.Propensity, e.Draw = "beta", "eu", "single-candidate-after-filtering", 1, nil
+	e.Traits = []string{attempt.TraitBoundTo + "beta", "tools"}
+	r := s.Report()
+	if r.Decision.BoundTo != "beta" || r.Again.Verdict != Same || r.Again.Selected.Provider != "beta" {
+		t.Errorf("%+v %+v", r.Decision, r.Again)
+	}
+	var text strings.Builder
+	if err := r.Write(&text); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"replays reasoning that only beta can read, so nobody else may serve it", "cannot read the reasoning", "needs      tools\n"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("%q is not in\n%s", want, text.String())
+		}
+	}
+
+	e.Traits = nil // without the binding another choice would have been made
+	if r = s.Report(); r.Again.Verdict != Different {
+		t.Errorf("%+v", r.Again)
+	}
+
+	gone := refused()
+	gone.Refusal.RequestedProvider, gone.Refusal.RequestedModel, gone.Refusal.ErrorCode = "", "m", routing.ErrReasoningProvider
+	gone.Refusal.Traits = []string{attempt.TraitBoundTo + "gamma"}
+	gone.Refusal.Considered = []attempt.Considered{{Provider: "alpha", Score: e.Considered[0].Score}, {Provider: "gamma", ExcludedCode: "no_provider_key"}}
+	gone.Refusal.ConsideredTotal = 2
+	r = gone.Report()
+	if r.Decision.Why != "the request replays reasoning that only gamma can read, and that provider cannot serve it" || r.Again.ErrorCode != routing.ErrReasoningProvider {
+		t.Errorf("%+v %+v", r.Decision, r.Again)
 	}
 }

@@ -92,6 +92,9 @@ var reasons = map[routing.Reason]string{
 
 func whyWords(d *Decision) string {
 	if d.Selected == nil {
+		if d.BoundTo != "" {
+			return "the request replays reasoning that only " + d.BoundTo + " can read, and that provider cannot serve it"
+		}
 		if len(d.Candidates) > 0 {
 			return "who was chosen became unusable before the call, and so did everybody else"
 		}
@@ -107,6 +110,9 @@ func whyWords(d *Decision) string {
 		words = "the first request of a session goes to the lowest score, and the session stays there"
 	case words == "":
 		words = "for a reason of another release"
+	}
+	if d.BoundTo != "" {
+		words += "; the request replays reasoning that only " + d.BoundTo + " can read, so nobody else may serve it"
 	}
 	if d.OriginalUptime != nil {
 		words += fmt.Sprintf("; %s had %s %%", d.OriginalProvider, number(*d.OriginalUptime))
@@ -181,6 +187,6 @@ var outcomes = map[attempt.Outcome]string{
 // needs names what a request needs, without what is said elsewhere.
 func needs(traits []string) string {
 	return strings.Join(slices.DeleteFunc(slices.Clone(traits), func(t string) bool {
-		return t == attempt.TraitStrict || t == attempt.TraitReasoningBound || t == attempt.TraitImageOutput
+		return strings.HasPrefix(t, attempt.TraitBoundTo) || t == attempt.TraitStrict || t == attempt.TraitReasoningBound || t == attempt.TraitImageOutput
 	}), ", ")
 }

@@ -13,10 +13,7 @@ type MessagesUsage struct {
 
 // Take reads a usage object; contextLimit is the mapping's context, 0 if unknown.
 func (m *MessagesUsage) Take(raw []byte, contextLimit int64) {
-	r := usageReader{limit: usageLimit}
-	if contextLimit > 0 {
-		r.limit = min(usageLimit, 2*contextLimit)
-	}
+	r := newUsageReader(contextLimit)
 	next := *m
 	c := &r.cursor
 	c.ResetLoose(raw)

@@ -13,10 +13,7 @@ const usageLimit = 10_000_000
 // million) makes the whole of it refused: Source is then missing and Flag says why. A detail that cannot
 // be is left out and flagged. An explicit zero is zero.
 func OpenAIUsage(raw []byte, contextLimit int64) Usage {
-	r := usageReader{limit: usageLimit, total: -1}
-	if contextLimit > 0 {
-		r.limit = min(usageLimit, 2*contextLimit)
-	}
+	r := newUsageReader(contextLimit)
 	c := &r.cursor
 	c.ResetLoose(raw)
 	if kind := c.Kind(); kind != jsonx.Object {
@@ -35,6 +32,14 @@ type usageReader struct {
 	main    bool // a main count was given
 	refused string
 	total   int64 // -1: not given
+}
+
+func newUsageReader(contextLimit int64) usageReader {
+	r := usageReader{limit: usageLimit, total: -1}
+	if contextLimit > 0 {
+		r.limit = min(usageLimit, 2*contextLimit)
+	}
+	return r
 }
 
 func (r *usageReader) field(key string) {
@@ -57,7 +62,7 @@ func (r *usageReader) field(key string) {
 			switch key {
 			case "cached_tokens":
 				u.CachedInputTokens = max(u.CachedInputTokens, r.detail())
-			case "cache_write_tokens", "cache_creation_tokens":
+			case "cache_write_tokens", "cache_creation_tokens", "cache_creation_input_tokens": // OpenRouter, LiteLLM, Alibaba
 				u.CacheWriteTokens = r.detail()
 			case "audio_tokens":
 				u.AudioInputTokens = r.detail()
@@ -72,6 +77,8 @@ func (r *usageReader) field(key string) {
 				u.ReasoningTokens = r.detail()
 			case "audio_tokens":
 				u.AudioOutputTokens = r.detail()
+			case "image_tokens":
+				u.ImageOutputTokens = r.detail()
 			}
 		})
 	}
@@ -159,6 +166,7 @@ func (r *usageReader) finish() Usage {
 	within(&u.ImageInputTokens, u.InputTokens, "image_above_input", &u.Flag)
 	within(&u.AudioInputTokens, u.InputTokens, "audio_above_input", &u.Flag)
 	within(&u.ReasoningTokens, u.OutputTokens, "reasoning_above_output", &u.Flag)
+	within(&u.ImageOutputTokens, u.OutputTokens, "image_above_output", &u.Flag)
 	within(&u.AudioOutputTokens, u.OutputTokens, "audio_above_output", &u.Flag)
 	return u
 }

@@ -12,8 +12,9 @@ type Usage struct {
 	CacheWrite1hTokens int64
 	OutputTokens       int64
 	ReasoningTokens    int64
-	ImageInputTokens   int64
-	AudioInputTokens   int64
+	ImageInputTokens   int64 // as far as the upstream tells: those that no cache held
+	AudioInputTokens   int64 // likewise
+	ImageOutputTokens  int64
 	AudioOutputTokens  int64
 
 	Source attempt.UsageSource // reported or missing; the zero value means missing

@@ -74,6 +74,13 @@ func varied() map[string]*Event {
 			failed(GatewayError, "gateway_error", 403)(e)
 			e.GeoBlocked, e.CustomProvider = true, true
 		}),
+		"image-output": one(0, func(e *Event) {
+			e.Model, e.ImageOutputTokens, e.OutputTokens = "gemini-2.5-flash-image", 1290, 1314
+			e.Traits = []string{TraitImageOutput}
+		}),
+		"bound": one(1, func(e *Event) {
+			e.Endpoint, e.Reason, e.Traits = EndpointResponses, "single-candidate-after-filtering", []string{TraitBoundTo + "openai", TraitReasoningBound}
+		}),
 		"multimodal": one(0, func(e *Event) {
 			e.ImageInputTokens, e.AudioInputTokens, e.AudioOutputTokens = 1120, 300, 250
 			e.CostImageInputNanoUSD, e.CostAudioNanoUSD, e.CostRequestNanoUSD = 700, 9_000, 10_000

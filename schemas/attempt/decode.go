@@ -226,6 +226,8 @@ func (d *decoder) event(e *Event) {
 		e.ImageInputTokens = d.int()
 	case "audio_input_tokens":
 		e.AudioInputTokens = d.int()
+	case "image_output_tokens":
+		e.ImageOutputTokens = d.int()
 	case "audio_output_tokens":
 		e.AudioOutputTokens = d.int()
 	case "usage_source":

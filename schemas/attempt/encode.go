@@ -95,6 +95,7 @@ func AppendReusing(dst []byte, e *Event, considered []byte) []byte {
 	b = appendInt(b, `,"reasoning_tokens":`, e.ReasoningTokens)
 	b = appendInt(b, `,"image_input_tokens":`, e.ImageInputTokens)
 	b = appendInt(b, `,"audio_input_tokens":`, e.AudioInputTokens)
+	b = appendInt(b, `,"image_output_tokens":`, e.ImageOutputTokens)
 	b = appendInt(b, `,"audio_output_tokens":`, e.AudioOutputTokens)
 	b = appendString(b, `,"usage_source":`, string(e.UsageSource))
 	b = appendString(b, `,"usage_flag":`, e.UsageFlag)

@@ -66,6 +66,7 @@ const (
 	TraitImageOutput    = "image_output"      // the model's output contains images
 	TraitNoReasoning    = "no_reasoning"      // the request forbids reasoning
 	TraitEffort         = "reasoning_effort:" // followed by the effort asked for
+	TraitBoundTo        = "bound_to:"         // followed by the provider that issued the reasoning it replays: nobody else may serve it
 	TraitServiceTier    = "service_tier:"     // followed by the tier asked for; of refusals, events have a field
 )
 
@@ -161,8 +162,9 @@ type Event struct {
 	CacheWrite1hTokens int64       `json:"cache_write_1h_tokens,omitempty"`
 	OutputTokens       int64       `json:"output_tokens,omitempty"` // reasoning included
 	ReasoningTokens    int64       `json:"reasoning_tokens,omitempty"`
-	ImageInputTokens   int64       `json:"image_input_tokens,omitempty"`
-	AudioInputTokens   int64       `json:"audio_input_tokens,omitempty"`
+	ImageInputTokens   int64       `json:"image_input_tokens,omitempty"` // of the input, those not read from a cache
+	AudioInputTokens   int64       `json:"audio_input_tokens,omitempty"` // of the input, those not read from a cache
+	ImageOutputTokens  int64       `json:"image_output_tokens,omitempty"`
 	AudioOutputTokens  int64       `json:"audio_output_tokens,omitempty"`
 	UsageSource        UsageSource `json:"usage_source,omitempty"`
 	UsageFlag          string      `json:"usage_flag,omitempty"` // why usage was refused or what is odd about it

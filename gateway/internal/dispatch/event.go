@@ -120,7 +120,7 @@ func (r *run) startEvent(at step, use state.Use, began time.Time) *attempt.Event
 // traits are what else of the request and its model a decision depends on.
 func (r *run) traits(bound bool, tier string) []string {
 	q := &r.in.Request
-	if q.Needs == 0 && !q.Strict && !bound && !q.ImageOutput && !q.NoReasoning && q.Effort == routing.EffortUnset && tier == "" {
+	if q.Needs == 0 && !q.Strict && !bound && !q.ImageOutput && !q.NoReasoning && q.Effort == routing.EffortUnset && q.BoundTo == "" && tier == "" {
 		return nil
 	}
 	var out []string
@@ -131,6 +131,7 @@ func (r *run) traits(bound bool, tier string) []string {
 	}
 	add(q.Strict, attempt.TraitStrict)
 	add(bound, attempt.TraitReasoningBound)
+	add(q.BoundTo != "", attempt.TraitBoundTo+q.BoundTo)
 	add(q.ImageOutput, attempt.TraitImageOutput)
 	add(q.NoReasoning, attempt.TraitNoReasoning)
 	add(q.Effort != routing.EffortUnset, attempt.TraitEffort+r.facts.ReasoningEffort)
@@ -197,14 +198,14 @@ func (r *run) price(res provider.Result, failed *llm.Error) {
 	}
 	e.InputTokens, e.CachedInputTokens, e.CacheWriteTokens, e.CacheWrite1hTokens = u.InputTokens, u.CachedInputTokens, u.CacheWriteTokens, u.CacheWrite1hTokens
 	e.OutputTokens, e.ReasoningTokens = u.OutputTokens, u.ReasoningTokens
-	e.ImageInputTokens, e.AudioInputTokens, e.AudioOutputTokens = u.ImageInputTokens, u.AudioInputTokens, u.AudioOutputTokens
+	e.ImageInputTokens, e.AudioInputTokens, e.ImageOutputTokens, e.AudioOutputTokens = u.ImageInputTokens, u.AudioInputTokens, u.ImageOutputTokens, u.AudioOutputTokens
 	if e.UsageSource == attempt.UsageMissing {
 		return
 	}
 	l := &r.plan.legs[r.calls[len(r.calls)-1].leg]
 	pu := pricing.Usage{
 		Input: u.InputTokens, Cached: u.CachedInputTokens, CacheWrite: u.CacheWriteTokens, CacheWrite1h: u.CacheWrite1hTokens,
-		ImageInput: u.ImageInputTokens, AudioInput: u.AudioInputTokens, Output: u.OutputTokens, AudioOutput: u.AudioOutputTokens,
+		ImageInput: u.ImageInputTokens, AudioInput: u.AudioInputTokens, Output: u.OutputTokens, ImageOutput: u.ImageOutputTokens, AudioOutput: u.AudioOutputTokens,
 		ServiceTier: r.in.Request.ServiceTier,
 	}
 	cost := l.schedule.Cost(&pu)

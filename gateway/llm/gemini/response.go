@@ -6,7 +6,6 @@ import (
 
 	"turnout/gateway/llm"
 	"turnout/internal/jsonx"
-	"turnout/schemas/attempt"
 )
 
 // ErrNoAnswer is returned for JSON that holds no answer.
@@ -62,7 +61,7 @@ func (c *chunk) read(data []byte, contextLimit int64) {
 			})
 		case "usageMetadata":
 			if raw := c.RawValue(); raw != nil {
-				c.usage = usageOf(raw, contextLimit)
+				c.usage = llm.GeminiUsage(raw, contextLimit)
 			}
 		case "error":
 			c.failed = c.RawValue() != nil
@@ -147,54 +146,6 @@ func DecodeResponse(body []byte, contextLimit int64) (*llm.Response, error) {
 	}
 	r.Finish = finishOf(c.finish, calls > 0)
 	return r, nil
-}
-
-// usageOf reads usageMetadata: cached tokens are inside the prompt's, thoughts beside the answer's.
-func usageOf(raw []byte, contextLimit int64) llm.Usage {
-	var in, cached, tools, out, thoughts llm.Raw
-	var c jsonx.Cursor
-	c.ResetLoose(raw)
-	c.EachField(func(key []byte) {
-		switch string(key) {
-		case "promptTokenCount":
-			in = c.RawValue()
-		case "cachedContentTokenCount":
-			cached = c.RawValue()
-		case "toolUsePromptTokenCount":
-			tools = c.RawValue()
-		case "candidatesTokenCount":
-			out = c.RawValue()
-		case "thoughtsTokenCount":
-			thoughts = c.RawValue()
-		}
-	})
-	if in == nil && out == nil && thoughts == nil {
-		return llm.NoUsage()
-	}
-	// Each count is checked by the rules that hold for all protocols.
-	one := func(n llm.Raw) llm.Usage {
-		if n == nil {
-			return llm.Usage{Source: attempt.UsageReported}
-		}
-		return llm.OpenAIUsage(append(append([]byte(`{"prompt_tokens":`), n...), '}'), contextLimit)
-	}
-	u := llm.Usage{Source: attempt.UsageReported}
-	for _, part := range []struct {
-		raw llm.Raw
-		to  []*int64
-	}{{in, []*int64{&u.InputTokens}}, {tools, []*int64{&u.InputTokens}}, {out, []*int64{&u.OutputTokens}}, {thoughts, []*int64{&u.OutputTokens, &u.ReasoningTokens}}, {cached, []*int64{&u.CachedInputTokens}}} {
-		n := one(part.raw)
-		if !n.Reported() {
-			return llm.Usage{Source: attempt.UsageMissing, Flag: n.Flag}
-		}
-		for _, to := range part.to {
-			*to += n.InputTokens
-		}
-	}
-	if u.CachedInputTokens > u.InputTokens {
-		u.CachedInputTokens, u.Flag = u.InputTokens, "cached_above_input"
-	}
-	return u
 }
 
 // Decoder reads the events of a stream that somebody else is to see.

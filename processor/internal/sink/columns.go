@@ -93,6 +93,7 @@ var (
 		{"reasoning_tokens", func(e *event) int64 { return e.ReasoningTokens }},
 		{"image_input_tokens", func(e *event) int64 { return e.ImageInputTokens }},
 		{"audio_input_tokens", func(e *event) int64 { return e.AudioInputTokens }},
+		{"image_output_tokens", func(e *event) int64 { return e.ImageOutputTokens }},
 		{"audio_output_tokens", func(e *event) int64 { return e.AudioOutputTokens }},
 		{"cost_nano_usd", func(e *event) int64 { return e.CostNanoUSD }},
 		{"cost_input_nano_usd", func(e *event) int64 { return e.CostInputNanoUSD }},
