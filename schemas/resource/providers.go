@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"net/netip"
 	"net/url"
 	"regexp"
 	"slices"
@@ -131,46 +130,8 @@ func CheckBaseURL(base string, allowPrivate bool) error {
 	case u.RawQuery != "" || u.Fragment != "" || u.ForceQuery:
 		return errors.New("ends in a query or fragment: leave it out, and put secrets into credentials")
 	}
-	host := strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
-	if host == "metadata.google.internal" || host == "metadata" {
-		return fmt.Errorf("%q is a metadata address: no provider is there", base)
-	}
-	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
-		host = "127.0.0.1"
-	}
-	addr, err := netip.ParseAddr(host)
-	if err != nil {
-		return nil //nolint:nilerr // a name: it is looked at when the connection is made
-	}
-	if err := CheckAddr(addr, allowPrivate); err != nil {
+	if err := CheckHost(u.Hostname(), allowPrivate); err != nil {
 		return fmt.Errorf("%q %w", base, err)
-	}
-	return nil
-}
-
-var metadataAddrs = []netip.Addr{netip.MustParseAddr("100.100.100.200"), netip.MustParseAddr("fd00:ec2::254")}
-
-// sharedSpace is carrier-grade NAT (RFC 6598), as private as the rest.
-var sharedSpace = netip.MustParsePrefix("100.64.0.0/10")
-
-// translated is where IPv6 hosts find IPv4 ones (RFC 6052).
-var translated = netip.MustParsePrefix("64:ff9b::/96")
-
-// CheckAddr refuses addresses that no provider may have: link-local, metadata, multicast and
-// unspecified ones always, loopback and private ones unless they are allowed.
-func CheckAddr(addr netip.Addr, allowPrivate bool) error {
-	addr = addr.Unmap().WithZone("")
-	if translated.Contains(addr) {
-		bytes := addr.As16()
-		addr = netip.AddrFrom4([4]byte(bytes[12:]))
-	}
-	switch {
-	case addr.IsLinkLocalUnicast(), slices.Contains(metadataAddrs, addr):
-		return errors.New("is a link-local or metadata address: no provider is there")
-	case addr.IsUnspecified(), addr.IsMulticast(), !addr.IsValid():
-		return errors.New("is not the address of a host")
-	case !allowPrivate && (addr.IsLoopback() || addr.IsPrivate() || sharedSpace.Contains(addr)):
-		return errors.New("is a loopback or private address: set allow_private: true if that is meant")
 	}
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"turnout/gateway/internal/provider/h1"
+	"turnout/schemas/resource"
 )
 
 // Connection pools: how many idle connections a provider keeps, and for how long. Shorter than what
@@ -163,44 +164,12 @@ func (t *Transports) transport(key poolKey, scheme string, dialer *net.Dialer) *
 	}
 }
 
-// metadata are addresses of cloud metadata services that are neither link-local nor always private.
-var metadata = []netip.Addr{
-	netip.MustParseAddr("100.100.100.200"), // Alibaba
-	netip.MustParseAddr("192.0.0.192"),     // Oracle
-	netip.MustParseAddr("168.63.129.16"),   // Azure
-	netip.MustParseAddr("fd00:ec2::254"),   // Amazon
-}
-
 // ErrForbiddenAddress is returned for a base URL that leads where no provider may be.
 type ErrForbiddenAddress struct{ Addr netip.Addr }
 
 func (e *ErrForbiddenAddress) Error() string {
 	return "the address " + e.Addr.String() + " is forbidden for providers: link-local and metadata addresses always are, loopback and private ones without allow_private: true"
 }
-
-// Allowed says whether a provider may live at addr.
-func Allowed(addr netip.Addr, allowPrivate bool) bool {
-	addr = addr.Unmap()
-	if translated.Contains(addr) { // the IPv4 address behind NAT64 is where it leads
-		b := addr.As16()
-		addr = netip.AddrFrom4([4]byte(b[12:]))
-	}
-	if addr.IsLinkLocalUnicast() || addr.IsMulticast() {
-		return false
-	}
-	for _, m := range metadata {
-		if addr == m {
-			return false
-		}
-	}
-	return allowPrivate || !addr.IsLoopback() && !addr.IsPrivate() && !addr.IsUnspecified() && !carrier.Contains(addr)
-}
-
-// translated is NAT64's well-known prefix (RFC 6052).
-var translated = netip.MustParsePrefix("64:ff9b::/96")
-
-// carrier is the shared address space of RFC 6598: as private as the others.
-var carrier = netip.MustParsePrefix("100.64.0.0/10")
 
 // guard looks at each address as it is dialled, behind name resolution.
 func guard(allowPrivate bool) func(network, address string, _ syscall.RawConn) error {
@@ -209,7 +178,7 @@ func guard(allowPrivate bool) func(network, address string, _ syscall.RawConn) e
 		if err != nil {
 			return fmt.Errorf("checking the address %s: %w", address, err)
 		}
-		if !Allowed(at.Addr().WithZone(""), allowPrivate) {
+		if resource.CheckAddr(at.Addr(), allowPrivate) != nil {
 			return &ErrForbiddenAddress{at.Addr()}
 		}
 		return nil
