@@ -35,6 +35,8 @@ type Facts struct {
 	// Linked are the words (resource.Cap*) of what the request holds by its address, not as data. nil:
 	// nothing.
 	Linked []string
+	// Inward are those of Linked whose address is a loopback or private one.
+	Inward []string
 	// Replayed is the last reasoning payload in the conversation that only its issuer can read, as it
 	// stands in the body; nil: none.
 	Replayed []byte

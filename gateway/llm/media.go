@@ -39,18 +39,24 @@ func (p *Part) AppendDataURL(dst []byte) []byte {
 	return append(dst, p.Data[1:]...)
 }
 
-// SafeBase64 says whether a raw string is base64, with or without padding.
+// SafeBase64 says whether a raw string is base64, with or without padding. A slash may be escaped, as
+// some writers of JSON do.
 func SafeBase64(raw []byte) bool {
 	if len(raw) < 2 {
 		return false
 	}
 	body := bytes.TrimRight(raw[1:len(raw)-1], "=")
-	for _, c := range body {
-		if !base64Bytes[c] {
+	n := len(body)
+	for i := 0; i < len(body); i++ {
+		if base64Bytes[body[i]] {
+			continue
+		}
+		if body[i] != '\\' || i+1 == len(body) || body[i+1] != '/' {
 			return false
 		}
+		n--
 	}
-	return len(body) > 0 && len(body)%4 != 1
+	return n > 0 && n%4 != 1
 }
 
 var base64Bytes = func() (t [256]bool) {

@@ -31,23 +31,69 @@ func (p *parser) message() {
 		p.wrong(at, "must be an object")
 		return
 	}
-	p.facts.AssistantPrefill = false // what counts is the last message
-	role := false
+	var role jsonx.Text
+	var result []byte
+	roleAt, resultAt, content := -1, at, false
 	for f := c.Object(); c.Next(&f); {
 		switch string(f.Key) {
 		case "role":
-			role = true
-			if c.Kind() != jsonx.String {
-				p.wrong(c.Pos(), "must be a string")
+			if roleAt = c.Pos(); c.Kind() != jsonx.String {
+				p.wrong(roleAt, "must be a string")
 				continue
 			}
-			p.facts.AssistantPrefill = c.Text().Is("assistant")
+			role = c.Text()
 		case "content":
+			content = true
 			p.content()
+		case "tool_calls":
+			p.toolCalls()
+		case "tool_call_id":
+			resultAt = c.Pos()
+			result = c.RawString()
 		}
 	}
-	if !role {
+	p.facts.AssistantPrefill = role.Is("assistant") // what counts is the last message
+	switch {
+	case roleAt < 0:
 		p.missing(at, "role")
+	case role.Is("assistant"):
+	case role.Is("tool"):
+		if result == nil {
+			p.missing(at, "tool_call_id")
+		} else if !p.calls[jsonx.RawText(result)] {
+			p.refuse(resultAt, "must be the id of a tool call in an assistant's message before it")
+		}
+	case role.Is("user"), role.Is("system"), role.Is("developer"), role.Is("function"):
+		if !content {
+			p.missing(at, "content")
+		}
+	default:
+		p.refuse(roleAt, "must be system, developer, user, assistant or tool")
+	}
+}
+
+// toolCalls notes the ids of calls, which results must name.
+func (p *parser) toolCalls() {
+	c := &p.cursor
+	at := c.Pos()
+	if c.Kind() == jsonx.Null {
+		return
+	}
+	if c.Kind() != jsonx.Array {
+		p.wrong(at, "must be an array")
+		return
+	}
+	items := c.Array()
+	for c.NextItem(&items) {
+		if at = c.Pos(); c.Kind() != jsonx.Object {
+			p.wrong(at, "must be an object")
+			continue
+		}
+		for f := c.Object(); c.Next(&f); {
+			if string(f.Key) == "id" {
+				p.called(jsonx.RawText(c.RawString()))
+			}
+		}
 	}
 }
 
@@ -76,24 +122,25 @@ func (p *parser) part() {
 		p.wrong(at, "must be an object with a type")
 		return
 	}
-	typed := false
+	var kind jsonx.Text
+	typed, text, image, file := -1, false, false, false
 	for f := c.Object(); c.Next(&f); {
 		switch string(f.Key) {
 		case "type":
-			typed = true
-			if c.Kind() != jsonx.String {
-				p.wrong(c.Pos(), "must be a string")
+			if typed = c.Pos(); c.Kind() != jsonx.String {
+				p.wrong(typed, "must be a string")
 				continue
 			}
-			p.media(c.Text())
+			kind = c.Text()
 		case "file_id": // the host of the file is the only one who has it
-			if p.cursor.RawString() != nil {
+			if file = p.cursor.RawString() != nil; file {
 				p.facts.own(resource.CapDocuments)
 				p.facts.own(resource.CapVision)
 			}
 		case "image_url":
+			image = c.Kind() != jsonx.Null
 			p.linked(resource.CapVision)
-		case "file_url":
+		case "file_url", "file_data":
 			p.linked(resource.CapDocuments)
 		case "file":
 			p.cursor.EachField(func(key []byte) {
@@ -106,7 +153,14 @@ func (p *parser) part() {
 					p.linked(resource.CapDocuments)
 				}
 			})
+		case "input_audio":
+			p.cursor.EachField(func(key []byte) {
+				if string(key) == "data" {
+					p.audio()
+				}
+			})
 		case "text":
+			text = true
 			switch c.Kind() {
 			case jsonx.String:
 				p.facts.TextChars += int64(c.Text().Chars())
@@ -116,39 +170,50 @@ func (p *parser) part() {
 			}
 		}
 	}
-	if !typed {
+	switch {
+	case typed < 0:
 		p.missing(at, "type")
+	case (kind.Is("text") || kind.Is("input_text")) && !text:
+		p.missing(at, "text")
+	case (kind.Is("image_url") || kind.Is("input_image")) && !image && !file:
+		p.missing(at, "image_url")
+	default:
+		p.media(typed, kind)
 	}
 }
 
-// linked reads where an image or document is, as a string or as the url of an object, and notes it
-// unless that is a data: address.
-func (p *parser) linked(capability string) {
-	c := &p.cursor
-	if c.Kind() == jsonx.Object {
-		c.EachField(func(key []byte) {
-			if string(key) == "url" {
-				p.linked(capability)
-			}
-		})
-		return
-	}
-	if raw := c.RawString(); len(raw) > len(`""`) && !bytes.HasPrefix(raw, []byte(`"data:`)) {
-		note(&p.facts.Linked, capability)
+// audio reads data of sound: base64, though some take addresses as well.
+func (p *parser) audio() {
+	at := p.cursor.Pos()
+	raw := p.cursor.RawString()
+	if bytes.Contains(raw[:min(len(raw), 16)], []byte(":")) {
+		p.address(at, raw, resource.CapAudio)
+	} else if !SafeBase64(raw) {
+		p.refuse(at, "must be base64")
 	}
 }
 
-func (p *parser) media(kind jsonx.Text) {
+// media notes what a part's type at offset at asks of a model.
+func (p *parser) media(at int, kind jsonx.Text) {
+	f := p.facts
 	switch {
 	case kind.Is("text"):
 	case kind.Is("image_url"), kind.Is("image"), kind.Is("input_image"):
-		p.facts.Images++
+		f.Images++
 	case kind.Is("input_audio"), kind.Is("audio"):
-		p.facts.Audio = true
+		f.Audio = true
 	case kind.Is("file"), kind.Is("input_file"), kind.Is("document"):
-		p.facts.Documents = true
+		f.Documents = true
 	case kind.Is("input_text"), kind.Is("output_text"), kind.Is("refusal"), kind.Is("summary_text"), kind.Is("reasoning_text"):
-	default: // a video, or what is yet to come
-		p.facts.own(resource.CapVision)
+	case !otherParts[kind.String()]:
+		p.refuse(at, "is a type of content that does not exist here; use text, image_url, file or input_audio, in Responses input_text, input_image or input_file")
+	default:
+		f.own(resource.CapVision)
 	}
+}
+
+// otherParts are types of content that some providers have beside OpenAI's; no other protocol can say them.
+var otherParts = map[string]bool{
+	"video_url": true, "video": true, "input_video": true, "audio_url": true, "document_url": true, "thinking": true, "reference": true,
+	"tool_result": true, "tool_use": true, "tool_reference": true, "computer_screenshot": true, "encrypted_content": true,
 }

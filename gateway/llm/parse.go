@@ -64,6 +64,7 @@ type finding struct {
 	at      int    // offset of the value
 	want    string // what it should be
 	missing string // or the field it should have
+	problem string // or what is wrong with it
 }
 
 // wrong notes that the value at offset at is not what it should be.
@@ -77,6 +78,13 @@ func (p *parser) wrong(at int, want string) {
 func (p *parser) missing(at int, field string) {
 	if p.found == (finding{}) {
 		p.found = finding{at: at, missing: field}
+	}
+}
+
+// refuse notes that the value at offset at cannot be taken, although it is of the right kind.
+func (p *parser) refuse(at int, problem string) {
+	if p.found == (finding{}) {
+		p.found = finding{at: at, problem: problem}
 	}
 }
 
@@ -100,6 +108,8 @@ func (p *parser) top(take func(p *parser, key []byte), must, problem string) *AP
 		return nil //nolint:nilerr // the caller asks the cursor
 	case p.found.missing != "":
 		return invalid(jsonx.Path(p.body, p.found.at)+"."+p.found.missing, "is missing")
+	case p.found.problem != "":
+		return invalid(jsonx.Path(p.body, p.found.at), p.found.problem)
 	case p.found.want != "":
 		return invalid(jsonx.Path(p.body, p.found.at), p.found.want+", not "+describe(p.body[p.found.at:]))
 	case p.facts.At.Model == 0:
@@ -164,7 +174,7 @@ func (p *parser) topField(key []byte) {
 		p.tools()
 	case "tool_choice":
 		f.At.ToolChoice = nth
-		p.toolChoice()
+		p.toolChoice(true)
 	case "response_format":
 		f.ResponseFormat = p.typed()
 	case "reasoning_effort":
@@ -324,7 +334,7 @@ func (p *parser) tool() (kind string) {
 		p.wrong(at, "must be an object")
 		return ""
 	}
-	typed, function := false, -1
+	typed, function, named := false, -1, false
 	for f := c.Object(); c.Next(&f); {
 		switch string(f.Key) {
 		case "type":
@@ -336,6 +346,14 @@ func (p *parser) tool() (kind string) {
 			kind = c.Text().String()
 		case "function":
 			function = c.Pos()
+			if c.Kind() != jsonx.Object {
+				continue
+			}
+			for g := c.Object(); c.Next(&g); {
+				if string(g.Key) == "name" {
+					named = c.RawString() != nil
+				}
+			}
 		}
 	}
 	switch {
@@ -345,22 +363,50 @@ func (p *parser) tool() (kind string) {
 		p.missing(at, "function")
 	case kind == "function" && jsonx.KindOf(p.body[function:]) != jsonx.Object:
 		p.wrong(function, "must be an object")
+	case kind == "function" && !named:
+		p.missing(function, "name")
 	}
 	return kind
 }
 
-func (p *parser) toolChoice() {
+// toolChoice reads a choice as chat has it, whose function is an object, or as Responses has it.
+func (p *parser) toolChoice(nested bool) {
 	c, at := &p.cursor, p.cursor.Pos()
 	switch c.Kind() {
 	case jsonx.Null:
 	case jsonx.Object:
 		p.facts.ToolChoice = "named"
+		kind, named := "", false
+		c.EachField(func(key []byte) {
+			switch string(key) {
+			case "type":
+				kind = p.text()
+			case "name":
+				named = named || !nested && c.RawString() != nil
+			case "function":
+				if nested {
+					c.EachField(func(key []byte) {
+						named = named || string(key) == "name" && c.RawString() != nil
+					})
+				}
+			}
+		})
+		switch {
+		case kind == "":
+			p.missing(at, "type")
+		case kind == "function" && !named && nested:
+			p.missing(at, "function.name")
+		case kind == "function" && !named:
+			p.missing(at, "name")
+		}
 	case jsonx.String:
 		switch word := c.Text(); {
 		case word.Is("auto"), word.Is("none"), word.Is("required"):
 			p.facts.ToolChoice = word.String()
+		case word.Is("any"): // Mistral's word
+			p.facts.ToolChoice = "required"
 		default:
-			p.facts.ToolChoice = "named"
+			p.refuse(at, "must be auto, none, required, or an object that names a function")
 		}
 	default:
 		p.wrong(at, "must be a string or an object")

@@ -17,11 +17,11 @@ func TestParseChatFacts(t *testing.T) {
 			{"role": "system", "content": "Hello world"},
 			{"role": "user", "content": [
 				{"type": "text", "text": "日本\u00e9\ud83d\ude00"},
-				{"image_url": {"url": "data:x"}, "type": "image_url"},
+				{"image_url": {"url": "data:image/png;base64,aG\/v"}, "type": "image_url"},
 				{"type": "image_url", "image_url": "u"},
-				{"type": "input_audio", "input_audio": {}},
+				{"type": "input_audio", "input_audio": {"data": "aGk="}},
 				{"type": "file", "file": {}},
-				{"type": "who_knows", "x": 1}]},
+				{"type": "video_url", "x": 1}]},
 			{"role": "assistant", "content": null, "tool_calls": []},
 			{"role": "assistant", "content": "Sure"}],
 		"tools": [{"type": "function", "function": {"name": "f"}}, {"type": "web_search_preview"}],
@@ -109,13 +109,13 @@ func TestParseChatRefuses(t *testing.T) {
 		{`{"model":"m","messages":"hi"}`, "invalid_value", "messages", "must be an array of messages, not a string"},
 		{`{"model":"m","messages":[]}`, "invalid_value", "messages", "at least one message, not an empty array"},
 		{`{"model":"m","messages":["x"]}`, "invalid_value", "messages[0]", "must be an object, not a string"},
-		{`{"model":"m","messages":[{"role":"user"},{"content":"x"}]}`, "invalid_value", "messages[1].role", "is missing"},
+		{`{"model":"m","messages":[{"role":"user","content":"x"},{"content":"x"}]}`, "invalid_value", "messages[1].role", "is missing"},
 		{`{"model":"m","messages":[{"role":5}]}`, "invalid_value", "messages[0].role", "must be a string, not 5"},
-		{`{"model":"m","messages":[{"role":"u","content":{}}]}`, "invalid_value", "messages[0].content", "not an object"},
-		{`{"model":"m","messages":[{"role":"u"},{"role":"u"},{"role":"u","content":[{"type":7}]}]}`, "invalid_value", "messages[2].content[0].type", "must be a string, not 7"},
-		{`{"model":"m","messages":[{"role":"u","content":[{"text":"x"}]}]}`, "invalid_value", "messages[0].content[0].type", "is missing"},
-		{`{"model":"m","messages":[{"role":"u","content":[{"type":"text","text":[]}]}]}`, "invalid_value", "messages[0].content[0].text", "not an empty array"},
-		{`{"model":"m","messages":[{"role":"u","content":["x"]}]}`, "invalid_value", "messages[0].content[0]", "must be an object with a type"},
+		{`{"model":"m","messages":[{"role":"user","content":{}}]}`, "invalid_value", "messages[0].content", "not an object"},
+		{`{"model":"m","messages":[{"role":"assistant"},{"role":"assistant"},{"role":"user","content":[{"type":7}]}]}`, "invalid_value", "messages[2].content[0].type", "must be a string, not 7"},
+		{`{"model":"m","messages":[{"role":"user","content":[{"text":"x"}]}]}`, "invalid_value", "messages[0].content[0].type", "is missing"},
+		{`{"model":"m","messages":[{"role":"user","content":[{"type":"text","text":[]}]}]}`, "invalid_value", "messages[0].content[0].text", "not an empty array"},
+		{`{"model":"m","messages":[{"role":"user","content":["x"]}]}`, "invalid_value", "messages[0].content[0]", "must be an object with a type"},
 		{`{` + ok + `,"stream":"yes"}`, "invalid_value", "stream", "must be true or false, not a string"},
 		{`{` + ok + `,"stream_options":true}`, "invalid_value", "stream_options", "must be an object, not true"},
 		{`{` + ok + `,"stream_options":{"include_usage":1}}`, "invalid_value", "stream_options.include_usage", "must be true or false, not 1"},
@@ -126,7 +126,7 @@ func TestParseChatRefuses(t *testing.T) {
 		{`{` + ok + `,"max_tokens":"5"}`, "invalid_value", "max_tokens", "not a string"},
 		{`{` + ok + `,"n":0}`, "invalid_value", "n", "must be an integer from 1"},
 		{`{` + ok + `,"tools":{}}`, "invalid_value", "tools", "must be an array, not an object"},
-		{`{` + ok + `,"tools":[{"type":"function","function":{}},5]}`, "invalid_value", "tools[1]", "must be an object, not 5"},
+		{`{` + ok + `,"tools":[{"type":"function","function":{"name":"f"}},5]}`, "invalid_value", "tools[1]", "must be an object, not 5"},
 		{`{` + ok + `,"tools":[{"function":{}}]}`, "invalid_value", "tools[0].type", "is missing"},
 		{`{` + ok + `,"tools":[{"type":"function"}]}`, "invalid_value", "tools[0].function", "is missing"},
 		{`{` + ok + `,"tools":[{"function":"f","type":"function"}]}`, "invalid_value", "tools[0].function", "must be an object, not a string"},
@@ -149,8 +149,8 @@ func TestParseChatRefuses(t *testing.T) {
 }
 
 func TestUnknownFieldsAndWordsPass(t *testing.T) {
-	for _, extra := range []string{`"temperature":"hot"`, `"stop":{}`, `"tool_choice":"any"`, `"response_format":{"type":"grammar"}`, `"reasoning_effort":"galactic"`, `"tools":[]`, `"tools":[{"type":"custom"}]`} {
-		if _, err := ParseChat([]byte(`{"model":"m","messages":[{"role":"critic","content":"x","x":1}],` + extra + `}`)); err != nil {
+	for _, extra := range []string{`"temperature":"hot"`, `"stop":{}`, `"tool_choice":"any"`, `"response_format":{"type":"grammar"}`, `"reasoning_effort":"galactic"`, `"tools":[]`, `"tools":[{"type":"custom"}]`, `"tool_choice":{"type":"allowed_tools"}`} {
+		if _, err := ParseChat([]byte(`{"model":"m","messages":[{"role":"user","content":"x","x":1}],` + extra + `}`)); err != nil {
 			t.Errorf("%s: %v", extra, err)
 		}
 	}

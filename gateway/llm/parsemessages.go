@@ -142,7 +142,7 @@ func (p *parser) turn() {
 		case "role":
 			at := c.Pos()
 			if role = p.text(); role != "user" && role != "assistant" && role != "system" {
-				p.wrong(at, "must be user or assistant")
+				p.refuse(at, "must be user or assistant")
 			}
 		case "content":
 			content = c.Pos()
@@ -273,9 +273,9 @@ func (p *parser) block(where place) (unsigned bool) {
 		p.called(id)
 	case "tool_result":
 		if where != inMessage {
-			p.wrong(at, "must stand in a user's message")
+			p.refuse(at, "must stand in a user's message")
 		} else if !p.calls[result] {
-			p.wrong(resultAt, "must be the id of a tool_use before it")
+			p.refuse(resultAt, "must be the id of a tool_use before it")
 		}
 	default:
 		switch {
@@ -285,7 +285,7 @@ func (p *parser) block(where place) (unsigned bool) {
 			f.own(resource.CapTools)
 			p.called(id)
 		default:
-			p.wrong(at, "is a block of a type that does not exist here: "+cutWord(kind))
+			p.refuse(at, "is a block of a type that does not exist here: "+cutWord(kind))
 		}
 	}
 	return false
@@ -315,8 +315,8 @@ func (p *parser) source(block, at int, document bool) {
 		return
 	}
 	var kind string
-	data, url := -1, false
-	var raw []byte
+	data, link := -1, -1
+	var raw, url []byte
 	c.EachField(func(key []byte) {
 		switch string(key) {
 		case "type":
@@ -325,7 +325,8 @@ func (p *parser) source(block, at int, document bool) {
 			data = c.Pos()
 			raw = c.RawString()
 		case "url":
-			url = c.RawString() != nil
+			link = c.Pos()
+			url = c.RawString()
 		case "content":
 			c.Skip()
 		}
@@ -336,16 +337,17 @@ func (p *parser) source(block, at int, document bool) {
 		case data < 0:
 			p.missing(at, "data")
 		case kind == "base64" && !SafeBase64(raw):
-			p.wrong(at+data, "must be base64")
+			p.refuse(at+data, "must be base64")
 		}
 	case "url":
-		if !url {
+		switch {
+		case url == nil:
 			p.missing(at, "url")
-		}
-		if document {
+		case document:
 			p.facts.own(resource.CapDocuments) // others take them as data
-		} else {
-			note(&p.facts.Linked, resource.CapVision)
+			p.address(at+link, url, resource.CapDocuments)
+		default:
+			p.address(at+link, url, resource.CapVision)
 		}
 	case "content":
 		p.facts.own(resource.CapDocuments)
@@ -353,7 +355,7 @@ func (p *parser) source(block, at int, document bool) {
 		p.facts.own(resource.CapDocuments)
 		p.facts.own(resource.CapVision)
 	default:
-		p.wrong(at, "must have a type of base64, url, file, text or content")
+		p.refuse(at, "must have a type of base64, url, file, text or content")
 	}
 }
 
@@ -404,15 +406,30 @@ func (p *parser) messagesTools() {
 
 func (p *parser) messagesChoice() {
 	at := p.cursor.Pos()
-	switch word := p.typed(); word {
+	kind, named := "", false
+	p.object(func(key []byte) {
+		switch string(key) {
+		case "type":
+			kind = p.text()
+		case "name":
+			named = p.text() != ""
+		}
+	})
+	switch kind {
 	case "":
+		if jsonx.KindOf(p.body[at:]) == jsonx.Object {
+			p.missing(at, "type")
+		}
 	case "auto", "none":
-		p.facts.ToolChoice = word
+		p.facts.ToolChoice = kind
 	case "any":
 		p.facts.ToolChoice = "required"
 	case "tool":
 		p.facts.ToolChoice = "named"
+		if !named {
+			p.missing(at, "name")
+		}
 	default:
-		p.wrong(at, "must have a type of auto, any, tool or none")
+		p.refuse(at, "must have a type of auto, any, tool or none")
 	}
 }

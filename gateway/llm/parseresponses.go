@@ -28,11 +28,11 @@ func (p *parser) responsesField(key []byte) {
 		}
 	case "store", "background":
 		if at := c.Pos(); p.boolean() {
-			p.wrong(at, "must be false or left out: the gateway stores no answers")
+			p.refuse(at, "must be false or left out: the gateway stores no answers")
 		}
 	case "previous_response_id", "conversation", "prompt":
 		if at := c.Pos(); !p.null() {
-			p.wrong(at, "must be left out: the gateway stores nothing that it could name; send the whole input")
+			p.refuse(at, "must be left out: the gateway stores nothing that it could name; send the whole input")
 		}
 	case "max_output_tokens":
 		f.MaxTokens = p.integer(maxTokens)
@@ -40,7 +40,7 @@ func (p *parser) responsesField(key []byte) {
 		p.responsesTools()
 	case "tool_choice":
 		f.At.ToolChoice = nth
-		p.toolChoice()
+		p.toolChoice(false)
 	case "text":
 		p.object(func(key []byte) {
 			if string(key) == "format" {
@@ -94,25 +94,31 @@ func (p *parser) item() {
 	}
 	kind, role, call := "", "", ""
 	var sealed []byte
-	callAt, content := at, -1
+	kindAt, callAt, content := at, at, -1
 	c.EachField(func(key []byte) {
 		switch string(key) {
 		case "type":
+			kindAt = c.Pos()
 			kind = p.text()
 		case "role":
 			at := c.Pos()
 			switch role = p.text(); role {
 			case "user", "assistant", "system", "developer":
 			default:
-				p.wrong(at, "must be user, assistant, system or developer")
+				p.refuse(at, "must be user, assistant, system or developer")
 			}
 		case "call_id":
 			callAt = c.Pos()
 			call = jsonx.RawText(c.RawString())
 		case "content", "output":
 			content = c.Pos()
-			if c.Kind() != jsonx.Object { // some outputs are
-				p.content()
+			switch kind {
+			case "", "message", "reasoning", "function_call_output", "custom_tool_call_output":
+				if c.Kind() != jsonx.Object { // some outputs are
+					p.content()
+				}
+			default: // OpenAI's own
+				c.Skip()
 			}
 		case "encrypted_content":
 			sealed = c.RawString()
@@ -131,17 +137,27 @@ func (p *parser) item() {
 		p.called(call)
 	case "function_call_output":
 		if !p.calls[call] {
-			p.wrong(callAt, "must be the call_id of a function_call before it")
+			p.refuse(callAt, "must be the call_id of a function_call before it")
 		}
 	case "reasoning":
 		if len(sealed) > len(`""`) {
 			f.Replayed = sealed
 		}
 	case "item_reference":
-		p.wrong(at, "refers to an item that the gateway did not store; send the item itself")
-	default: // of OpenAI's own tools
+		p.refuse(at, "refers to an item that the gateway did not store; send the item itself")
+	default:
+		if !ownItem(kind) {
+			p.refuse(kindAt, "is a type of item that does not exist here; use message, function_call, function_call_output or reasoning")
+			return
+		}
 		f.own(resource.CapTools)
 	}
+}
+
+// ownItem says whether an item is of one of OpenAI's own tools: a call, what it brought, or what goes
+// with them.
+func ownItem(kind string) bool {
+	return strings.HasSuffix(kind, "_call") || strings.HasSuffix(kind, "_output") || strings.HasPrefix(kind, "mcp_") || strings.HasPrefix(kind, "compaction")
 }
 
 func (p *parser) responsesTools() {

@@ -82,7 +82,7 @@ func TestParseMessages(t *testing.T) {
 	f, err := ParseMessages([]byte(body))
 	tools := `[{"name":"f","input_schema":{}},{"type":"web_search_20250305","name":"web_search"},{"type":"bash_20250124","name":"bash"}]`
 	same(t, "all", factsJSON(t, f, err), Facts{Model: "m", Stream: true, MaxTokens: 100, N: 1, Tools: true, ToolChoice: "required", ResponseFormat: "json_schema",
-		ReasoningEffort: "high", Thinking: true, WebSearch: true, Documents: true, Images: 1, Own: []string{"tools", "documents"}, Replayed: []byte(`"sig"`),
+		ReasoningEffort: "high", Thinking: true, WebSearch: true, Documents: true, Images: 1, Own: []string{"tools", "documents"}, Linked: []string{"documents"}, Replayed: []byte(`"sig"`),
 		TextChars: 7 + 5 + 4, ToolChars: int64(len(tools)), SessionID: "s-1"})
 	for id, want := range map[string][2]string{
 		`{"session_id":"a"}`: {"a", ""}, `{"device_id":"d"}`: {"", ""}, `user_abc_account_x_session_123-4`: {"123-4", ""},
@@ -98,7 +98,7 @@ func TestParseResponses(t *testing.T) {
 	body := `{"model":"m","store":false,"stream":true,"instructions":"Be kind","max_output_tokens":9,"prompt_cache_key":"k","user":"u",
 		"reasoning":{"effort":"low"},"text":{"format":{"type":"json_schema"}},"tool_choice":"required","include":["reasoning.encrypted_content"],
 		"tools":[{"type":"function","name":"f"},{"type":"web_search"},{"type":"custom","name":"patch"}],
-		"input":[{"role":"user","content":[{"type":"input_text","text":"Hello"},{"type":"input_image","image_url":"data:x"},{"type":"input_file","file_id":"f1"}]},
+		"input":[{"role":"user","content":[{"type":"input_text","text":"Hello"},{"type":"input_image","image_url":"data:image/png;base64,aGk="},{"type":"input_file","file_id":"f1"}]},
 			{"type":"reasoning","id":"rs","encrypted_content":"c2Vj","summary":[]},{"type":"function_call","call_id":"c","name":"f","arguments":"{}"},
 			{"type":"function_call_output","call_id":"c","output":"done"}]}`
 	f, err := ParseResponses([]byte(body))

@@ -39,3 +39,18 @@ func TestCheckHost(t *testing.T) {
 		}
 	}
 }
+
+// However an address is bent, what is refused with allow_private is refused without it.
+func FuzzCheckHost(f *testing.F) {
+	for _, host := range []string{"0xa9fea9fe", "127.1", "metadata.", "1.2.3.4.5", "::1", "a.0x", "9999999999999999999999"} {
+		f.Add(host)
+	}
+	f.Fuzz(func(t *testing.T, host string) {
+		if CheckHost(host, true) != nil && CheckHost(host, false) == nil {
+			t.Fatal(host)
+		}
+		if addr, err := netip.ParseAddr(host); err == nil && (CheckAddr(addr, false) == nil) != (CheckHost(host, false) == nil) {
+			t.Fatal(host)
+		}
+	})
+}

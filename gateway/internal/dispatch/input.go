@@ -55,6 +55,11 @@ func (r *run) prepare(p *plan, now time.Time) {
 				c.Capabilities &^= capabilityBits[word]
 			}
 		}
+		if l.outward {
+			for _, word := range r.facts.Inward {
+				c.Capabilities &^= capabilityBits[word]
+			}
+		}
 		if usage != nil {
 			if o := usage.ByProvider[c.Provider]; o.Enough() {
 				c.HitRate, c.HitRateKnown = o.HitRate(), true

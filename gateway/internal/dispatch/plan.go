@@ -71,8 +71,10 @@ type leg struct {
 	translated bool
 	// bytesOnly: what llm.Facts.Linked names cannot be said.
 	bytesOnly bool
-	keys      []legKey
-	health    []*state.Key // of keys, by index
+	// outward: what llm.Facts.Inward names is nothing that the provider may fetch.
+	outward bool
+	keys    []legKey
+	health  []*state.Key // of keys, by index
 }
 
 type legKey struct {
@@ -130,7 +132,7 @@ func (p *plans) build(project *tenant.Project, model *catalog.Model, endpoint st
 			continue
 		}
 		l := leg{
-			candidate: c, target: target, translated: offer.Translated, bytesOnly: offer.BytesOnly, timeouts: overlay(c.Provider.Timeouts, c.Mapping.Timeouts),
+			candidate: c, target: target, translated: offer.Translated, bytesOnly: offer.BytesOnly, outward: !target.AllowPrivate, timeouts: overlay(c.Provider.Timeouts, c.Mapping.Timeouts),
 			reasons: slices.Contains(c.Mapping.Capabilities, resource.CapReasoning),
 			schedule: &pricing.Schedule{
 				Price: c.Price, Tiers: c.PriceTiers, ServiceTiers: c.Mapping.ServiceTiers,

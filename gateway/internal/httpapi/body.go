@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/klauspost/compress/zstd"
+	"github.com/labstack/echo/v4"
 
 	"turnout/gateway/llm"
 )
@@ -58,6 +59,39 @@ func (a *API) readBody(w http.ResponseWriter, r *http.Request) ([]byte, *llm.API
 		return a.inflate("zstd", z)
 	}
 	return raw, nil
+}
+
+// What is still read of a body that was refused: clients that are cut off while they send see a reset
+// connection instead of the answer.
+const (
+	drainBytes = 8 // times max_body_bytes
+	drainIdle  = time.Second
+	drainTotal = 10 * time.Second
+)
+
+// refuseBody answers a request whose body cannot be taken, before the rest of it is there, and ends the
+// connection: what is left of the body would be read as the next request.
+func (a *API) refuseBody(c echo.Context, failed *llm.APIError) {
+	w := c.Response()
+	w.Header().Set("Connection", "close")
+	rc := http.NewResponseController(w.Writer)
+	_ = rc.EnableFullDuplex() // it can be, on HTTP/1.1
+	a.fail(failed, c)
+	if failed.Status != http.StatusRequestEntityTooLarge && failed.Status != http.StatusUnsupportedMediaType {
+		return
+	}
+	_ = rc.Flush()
+	end := time.Now().Add(drainTotal)
+	rest := io.LimitReader(c.Request().Body, drainBytes*a.cfg.MaxBodyBytes)
+	for scratch := make([]byte, 32<<10); ; {
+		idle := time.Now().Add(drainIdle)
+		if idle.After(end) || rc.SetReadDeadline(idle) != nil {
+			return
+		}
+		if _, err := rest.Read(scratch); err != nil {
+			return
+		}
+	}
 }
 
 var errTooLarge = errors.New("body too large")

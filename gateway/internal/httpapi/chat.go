@@ -34,9 +34,8 @@ func (a *API) serve(c echo.Context, endpoint string) error {
 	body, failed := a.readBody(w.Writer, r)
 	if failed != nil {
 		a.cfg.Observe(endpoint, failed.Status, time.Since(began))
-		// What is left of the body would be read as the next request.
-		w.Header().Set("Connection", "close")
-		return failed
+		a.refuseBody(c, failed)
+		return nil
 	}
 	reply := newReply(w, &a.cfg, began)
 	reply.dialect = dialectOf(endpoint)
@@ -64,8 +63,8 @@ func (a *API) countTokens(c echo.Context) error {
 	body, failed := a.readBody(w.Writer, r)
 	if failed != nil {
 		status = failed.Status
-		w.Header().Set("Connection", "close")
-		return failed
+		a.refuseBody(c, failed)
+		return nil
 	}
 	n, failed := a.dispatch.Count(token(r.Header), body)
 	if failed != nil {

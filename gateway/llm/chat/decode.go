@@ -343,7 +343,7 @@ func (d *decoder) choice() {
 			c.Mode = llm.ChoiceAuto
 		case "none":
 			c.Mode = llm.ChoiceNone
-		case "required":
+		case "required", "any":
 			c.Mode = llm.ChoiceRequired
 		default:
 			d.wrong(at, "must be auto, none, required, or an object that names a function")

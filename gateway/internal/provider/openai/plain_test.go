@@ -64,7 +64,7 @@ func TestWhatTheUpstreamSees(t *testing.T) {
 		{`,"stream_options":{"x":1},"stream":true`, `,"stream_options":{"x":1,"include_usage":true},"stream":true`},
 		{`,"stream_options":{"include_usage":true},"stream":true`, `,"stream_options":{"include_usage":true},"stream":true`},
 		{`,"stream":true,"no_reasoning":true`, `,"stream":true,"stream_options":{"include_usage":true}`},
-		{`,"tool_choice":{"type":"function"},"stop":"x"`, `,"tool_choice":"auto","stop":"x"`},
+		{`,"tool_choice":{"type":"function","function":{"name":"f"}},"stop":"x"`, `,"tool_choice":"auto","stop":"x"`},
 	} {
 		call := newCall(t, "http://x", tc.extra)
 		call.StripToolChoice = true
