@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"net/http/httputil"
 	"strconv"
 	"strings"
 )
@@ -120,7 +119,7 @@ func (x *exchange) frame(resp *http.Response, length int64, chunked bool) {
 			x.keep = false
 		}
 		resp.TransferEncoding = []string{"chunked"}
-		x.kind, x.body = bodyChunked, httputil.NewChunkedReader(x.conn.r)
+		x.kind, x.body = bodyChunked, &chunks{r: x.conn.r}
 	case length >= 0:
 		resp.ContentLength = length
 		x.kind, x.left = bodyLength, length
