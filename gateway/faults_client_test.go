@@ -46,7 +46,7 @@ func TestFaultsClientGone(t *testing.T) {
 	forms := make([]*form, len(points))
 	for i, p := range points {
 		p.id = fmt.Sprintf("c%d", i)
-		p.sole = true
+		p.sole, p.route = true, routes[0]
 		p.up = map[string]*upstream.Server{"a": upstream.New(t, fine(p.script, `200 chat:fine`)...)}
 		forms[i] = &p.form
 	}
@@ -213,7 +213,7 @@ func TestFaultsShutdownDuringStreams(t *testing.T) {
 	ends := map[string]int{}
 	for range streams {
 		r := <-results
-		ends[r.header.Get("Model")+" "+seen(r, true)]++
+		ends[r.header.Get("Model")+" "+seenChat(r, true)]++
 	}
 	<-stopping
 	want := map[string]int{`alpha/m 200 "onetwo" stop [DONE]`: streams / 2, `beta/m 200 "one" not_ready!`: streams / 2}

@@ -16,14 +16,14 @@ import (
 
 var errorTypes = map[string]string{
 	"upstream_error": "upstream_error", "timeout": "timeout_error", "all_providers_limited": "rate_limit_error",
-	"context_length_exceeded": "invalid_request_error", "<nil>": "invalid_request_error",
+	"context_length_exceeded": "invalid_request_error", "content_filter": "invalid_request_error", "<nil>": "invalid_request_error",
 }
 
 // dialect checks what holds for every answer, above all for errors, also those within a stream.
 func (f *form) dialect(t *testing.T, r reply) {
 	t.Helper()
 	for _, secret := range []string{"sk-", "up-", "<html", "inner text", "once-only"} {
-		if strings.Contains(r.body, secret) {
+		if strings.Contains(r.body, secret) && secret != f.says {
 			t.Errorf("the answer holds %q: %s", secret, r.body)
 		}
 	}
@@ -40,9 +40,12 @@ func (f *form) dialect(t *testing.T, r reply) {
 	case r.status == 200 && !strings.HasSuffix(f.client, "!"):
 		return
 	case r.status == 200:
-		told = reply{body: strings.TrimPrefix(lastEvent(r.body), "data: ")}
-		if strings.Contains(r.body, "[DONE]") {
-			t.Errorf("[DONE] although it failed: %s", r.body)
+		_, data, _ := strings.Cut(lastEvent(r.body), "data: ")
+		told = reply{body: data}
+		for _, end := range []string{"[DONE]", "message_stop", "response.completed"} {
+			if strings.Contains(r.body, end) {
+				t.Errorf("%s although it failed: %s", end, r.body)
+			}
 		}
 	case r.header.Get("Content-Type") != "application/json":
 		t.Errorf("Content-Type %q", r.header.Get("Content-Type"))
@@ -50,19 +53,41 @@ func (f *form) dialect(t *testing.T, r reply) {
 	if r.status != 429 && r.header.Get("Retry-After") != "" {
 		t.Errorf("Retry-After %q goes out with %d", r.header.Get("Retry-After"), r.status)
 	}
+	ours := f.shape(t, told, r.status == 200)
+	attempts, _ := told.at(ours + ".routing").([]any)
+	if len(f.replies) == 1 && len(attempts) != len(f.events) {
+		t.Errorf("the error tells of %d attempts, want %d: %s", len(attempts), len(f.events), told.body)
+	}
+	if told.at(ours+".request_id") != r.header.Get("X-Request-Id") {
+		t.Errorf("the error's request_id: %s", told.body)
+	}
+}
+
+// shape checks that an error is in the dialect of the surface, and says where in it metadata is.
+func (f *form) shape(t *testing.T, told reply, inStream bool) (metadata string) {
+	t.Helper()
 	message, _ := told.at("error.message").(string)
+	switch {
+	case f.route.path == "/v1/messages":
+		if _, coded := told.at("error").(map[string]any)["code"]; told.at("type") != "error" || message == "" || coded {
+			t.Errorf("not Anthropic's shape: %s", told.body)
+		}
+		return "turnout"
+	case f.route.path == "/v1/responses" && inStream:
+		if message, _ = told.at("message").(string); told.at("type") != "error" || message == "" || errorTypes[fmt.Sprint(told.at("code"))] == "" {
+			t.Errorf("not an error event of Responses: %s", told.body)
+		}
+		return "turnout"
+	}
 	object, _ := told.at("error").(map[string]any)
 	_, param := object["param"]
 	if want := errorTypes[fmt.Sprint(told.at("error.code"))]; message == "" || !param || want == "" || told.at("error.type") != want {
 		t.Errorf("not OpenAI's shape, want type %q: %s", want, told.body)
 	}
-	attempts, _ := told.at("metadata.routing").([]any)
-	if len(f.replies) == 1 && len(attempts) != len(f.events) {
-		t.Errorf("the error tells of %d attempts, want %d: %s", len(attempts), len(f.events), told.body)
+	if f.route.path == "/v1/chat/completions" {
+		return "metadata"
 	}
-	if told.at("metadata.request_id") != r.header.Get("X-Request-Id") {
-		t.Errorf("the error's request_id: %s", told.body)
-	}
+	return "turnout"
 }
 
 // called says who was called with which key, and checks that each call has its one event and carries
@@ -90,7 +115,7 @@ func (f *form) called(t *testing.T, events []*attempt.Event) string {
 	keys := map[string][]string{}
 	var trail []string
 	for _, c := range calls {
-		secret := strings.TrimPrefix(c.Header.Get("Authorization"), "Bearer ")
+		secret := strings.TrimPrefix(c.Header.Get("Authorization"), "Bearer ") + c.Header.Get("X-Api-Key")
 		if want := "sk-" + f.id + c.provider + "_"; !strings.HasPrefix(secret, want) {
 			t.Errorf("%s was called with the credential %q, want %s...", c.provider, secret, want)
 		}
@@ -105,6 +130,10 @@ func (f *form) called(t *testing.T, events []*attempt.Event) string {
 		for name := range c.Header {
 			switch name {
 			case "Authorization", "Content-Type", "Content-Length", "Accept", "Accept-Encoding", "User-Agent", "Traceparent":
+			case "X-Api-Key", "Anthropic-Version":
+				if f.route.protocol != "anthropic" {
+					t.Errorf("the upstream saw %s", name)
+				}
 			default:
 				t.Errorf("the upstream saw %s: %q", name, c.Header.Get(name))
 			}
@@ -136,20 +165,28 @@ func (f *form) row(e *attempt.Event) string {
 }
 
 // counted checks the node's own counters against the log.
-func (f *form) counted(t *testing.T, events []*attempt.Event, metrics string) {
+func (f *form) counted(t *testing.T, events []*attempt.Event, got map[string]int) {
 	t.Helper()
-	want, got := map[string]int{}, map[string]int{}
+	want := map[string]int{}
 	for _, e := range events {
 		want[e.Provider+" "+string(e.Outcome)]++
-	}
-	for _, m := range attemptsCounter.FindAllStringSubmatch(metrics, -1) {
-		if strings.TrimRight(m[2], "ab") == f.id {
-			got[m[2]+" "+m[1]], _ = strconv.Atoi(m[3])
-		}
 	}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("counters %v, want %v", got, want)
 	}
+}
+
+// attemptCounters reads the counters of attempts, by form, then by provider and outcome.
+func attemptCounters(metrics string) map[string]map[string]int {
+	all := map[string]map[string]int{}
+	for _, m := range attemptsCounter.FindAllStringSubmatch(metrics, -1) {
+		id := strings.TrimRight(m[2], "ab")
+		if all[id] == nil {
+			all[id] = map[string]int{}
+		}
+		all[id][m[2]+" "+m[1]], _ = strconv.Atoi(m[3])
+	}
+	return all
 }
 
 var attemptsCounter = regexp.MustCompile(`(?m)^turnout_gateway_attempts_total\{outcome="(\w+)",provider="(\w+)"\} (\d+)$`)

@@ -31,7 +31,7 @@ type fault struct {
 	base      string // "refused", "unknown host" or "bad certificate", instead of a script
 	requests  int    // sent one after the other; 1 if not set
 	calls     string // who was called, by which key: a0 is the first key of a's that was used
-	client    string // what the last request got; see seen
+	client    string // what the last request got; see seenChat
 	says      string // in the error
 	events    []string
 	withinMin time.Duration // at least, for waits
@@ -41,6 +41,7 @@ type fault struct {
 // form is a fault met by a plain request or by a stream.
 type form struct {
 	fault
+	route  *route
 	stream bool
 	id     string // also the model's name
 	up     map[string]*upstream.Server
@@ -52,13 +53,13 @@ type form struct {
 
 func (f *form) title() string {
 	if f.stream {
-		return f.name + "/stream"
+		return f.route.name + "/" + f.name + "/stream"
 	}
-	return f.name + "/plain"
+	return f.route.name + "/" + f.name + "/plain"
 }
 
-// TestFaults meets a real gateway with every fault that api.md lists, at once, each at providers of its
-// own. The list with results is what `go test -v -run TestFaults` prints.
+// TestFaults meets a real gateway with every fault that api.md lists, on every surface, all at once, each
+// at providers of its own. The list with results is what `go test -v -run TestFaults` prints.
 func TestFaults(t *testing.T) {
 	noLeaks(t)
 	forms := arrange(t)
@@ -68,17 +69,18 @@ func TestFaults(t *testing.T) {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 30 * time.Second}
 	for _, f := range forms {
 		wg.Go(func() { f.run(n, client) })
+		time.Sleep(5 * time.Millisecond) // so many at once would meet limits of a quarter of a second
 	}
 	wg.Wait()
 	eventually(t, "every request has ended", 5*time.Second, func() bool { return n.g.api.InFlight() == 0 })
-	metrics := n.do("GET", n.admin+"/metrics", "").body
+	counters := attemptCounters(n.do("GET", n.admin+"/metrics", "").body)
 	n.stop()
 	events := map[string][]*attempt.Event{}
 	for _, e := range n.logged() {
 		events[e.Model] = append(events[e.Model], e)
 	}
 	for _, f := range forms {
-		t.Run(f.title(), func(t *testing.T) { f.judge(t, events[f.id], metrics) })
+		t.Run(f.title(), func(t *testing.T) { f.judge(t, events[f.id], counters[f.id]) })
 		delete(events, f.id)
 	}
 	for model, stray := range events {
@@ -91,30 +93,39 @@ func TestFaults(t *testing.T) {
 
 // arrange starts the upstreams of every fault, plain and streaming.
 func arrange(t *testing.T) (forms []*form) {
-	well := map[bool]string{false: `200 chat:fine`, true: `200 sse role text:fi text:ne finish:stop usage:5,2 done`}
-	for stream, list := range map[bool][]fault{false: append(plainFaults(), commonFaults(false)...), true: append(streamFaults(), commonFaults(true)...)} {
-		for i, c := range list {
-			f := &form{fault: c, stream: stream, id: fmt.Sprintf("p%d", i), up: map[string]*upstream.Server{}}
-			if stream {
-				f.id = fmt.Sprintf("s%d", i)
+	for _, r := range routes {
+		for _, stream := range []bool{false, true} {
+			if stream && r.plainOnly {
+				continue
 			}
-			if c.base != "bad certificate" {
-				f.up["a"] = upstream.New(t, fine(c.script, well[stream])...)
-			} else {
-				files := certtest.New(t)
-				pair, err := tls.LoadX509KeyPair(files.Cert, files.Key)
-				if err != nil {
-					t.Fatal(err)
-				}
-				f.up["a"] = upstream.NewTLS(t, &tls.Config{Certificates: []tls.Certificate{pair}}, well[stream])
+			for i, c := range r.faultsOf(stream) {
+				forms = append(forms, r.arrange(t, c, i, stream))
 			}
-			if !c.sole {
-				f.up["b"] = upstream.New(t, fine(c.b, well[stream])...)
-			}
-			forms = append(forms, f)
 		}
 	}
 	return forms
+}
+
+func (r *route) arrange(t *testing.T, c fault, i int, stream bool) *form {
+	f := &form{fault: c, route: r, stream: stream, id: fmt.Sprintf("%sp%d", r.prefix, i), up: map[string]*upstream.Server{}}
+	if stream {
+		f.id = fmt.Sprintf("%ss%d", r.prefix, i)
+	}
+	well := r.well(stream)
+	if c.base != "bad certificate" {
+		f.up["a"] = upstream.New(t, fine(c.script, well)...)
+	} else {
+		files := certtest.New(t)
+		pair, err := tls.LoadX509KeyPair(files.Cert, files.Key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.up["a"] = upstream.NewTLS(t, &tls.Config{Certificates: []tls.Certificate{pair}}, well)
+	}
+	if !c.sole {
+		f.up["b"] = upstream.New(t, fine(c.b, well)...)
+	}
+	return f
 }
 
 // fine puts a good answer where a script says so, or where there is none.
@@ -156,14 +167,18 @@ func faultResources(forms []*form) string {
 				continue
 			}
 			id := f.id + p.name
-			fmt.Fprintf(&b, "kind: provider\nid: %s\nprotocol: openai\nbase_url: %s/v1\nallow_private: true\ntrace: true\n%s\ncredentials:\n", id, f.url(p.name), p.extra)
+			fmt.Fprintf(&b, "kind: provider\nid: %s\nprotocol: %s\nbase_url: %s/v1\nallow_private: true\ntrace: true\n%s\ncredentials:\n", id, f.route.protocol, f.url(p.name), p.extra)
 			for k := range max(f.keys, 1) {
 				fmt.Fprintf(&b, "  - {id: k%d, secret: env:SECRET_%s_%d}\n", k, strings.ToUpper(id), k)
 			}
 			b.WriteString("---\n")
 			mappings += fmt.Sprintf("  - {provider: %s, upstream: up-%s, price: %s%s}\n", id, id, p.price, p.mapping)
 		}
-		fmt.Fprintf(&b, "kind: model\nid: %s\noutput: [text]\nmappings:\n%s---\n", f.id, mappings)
+		output := "[text]"
+		if f.route.output != "" {
+			output = f.route.output
+		}
+		fmt.Fprintf(&b, "kind: model\nid: %s\noutput: %s\nmappings:\n%s---\n", f.id, output, mappings)
 	}
 	fmt.Fprintf(&b, "kind: organization\nid: acme\nworkload: api\n---\nkind: project\nid: web\norganization: acme\nmode: platform\nrouting: %s\n---\nkind: api_key\nid: web-1\nproject: web\nhash: sha256:%s\n", noExploration, hexSum(token))
 	return b.String()
@@ -176,8 +191,7 @@ func (f *form) run(n *node, client *http.Client) {
 	began := time.Now()
 	defer func() { f.took = time.Since(began) }()
 	for range max(f.requests, 1) {
-		body := fmt.Sprintf(`{"model":%q,"stream":%v,"messages":[{"role":"user","content":"what the user said"}]}`, f.id, f.stream)
-		r, err := http.NewRequest("POST", n.url+"/v1/chat/completions", strings.NewReader(body))
+		r, err := http.NewRequest("POST", n.url+f.route.path, strings.NewReader(fmt.Sprintf(f.route.body, f.id, f.stream)))
 		if err != nil {
 			f.err = err
 			return
@@ -205,14 +219,14 @@ func (f *form) run(n *node, client *http.Client) {
 }
 
 // judge holds what client, upstreams, log and counters saw against what must be.
-func (f *form) judge(t *testing.T, events []*attempt.Event, metrics string) {
+func (f *form) judge(t *testing.T, events []*attempt.Event, counters map[string]int) {
 	if f.err != nil {
 		t.Fatalf("the client's connection: %v (%v)", f.err, f.replies)
 	}
 	got := f.replies[len(f.replies)-1]
-	client := seen(got, f.stream)
+	client := f.route.seen(got, f.stream)
 	if client != f.client {
-		t.Errorf("the client saw %s, want %s: %v %s", client, f.client, got.header, got.body)
+		t.Errorf("the client saw %s, want %s after %v: %v %s", client, f.client, f.took, got.header, got.body)
 	}
 	if f.took < f.withinMin || (f.withinMax > 0 && f.took > f.withinMax) {
 		t.Errorf("took %v, want %v to %v", f.took, f.withinMin, f.withinMax)
@@ -235,21 +249,17 @@ func (f *form) judge(t *testing.T, events []*attempt.Event, metrics string) {
 	if !slices.Equal(rows, f.events) {
 		t.Errorf("events\n %s\nwant\n %s", strings.Join(rows, "\n "), strings.Join(f.events, "\n "))
 	}
-	f.counted(t, events, metrics)
+	f.counted(t, events, counters)
 	if !t.Failed() {
 		t.Logf("client %s; called %s; events %s", client, calls, strings.Join(rows, ", "))
 	}
 }
 
-// seen tells what a client got: the status, and the text and how it ended, or the error's code.
-func seen(r reply, stream bool) string {
+// seenChat tells what a client got: the status, and the text and how it ended, or the error's code.
+func seenChat(r reply, stream bool) string {
 	switch {
 	case r.status != 200:
-		s := fmt.Sprintf("%d %v", r.status, r.at("error.code"))
-		if wait := r.header.Get("Retry-After"); wait != "" {
-			s += " after " + wait
-		}
-		return s
+		return refusedAs(r, "error.code")
 	case !stream:
 		return fmt.Sprintf("200 %q %v", r.at("choices.0.message.content"), r.at("choices.0.finish_reason"))
 	}

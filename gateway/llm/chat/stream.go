@@ -6,6 +6,7 @@ import (
 
 	"turnout/gateway/llm"
 	"turnout/internal/jsonx"
+	"turnout/schemas/attempt"
 )
 
 // Decoder reads the events of a chat stream that somebody else is to see.
@@ -70,7 +71,7 @@ func (s *Decoder) Take(_, data []byte, emit func(*llm.Event)) *llm.Error {
 		if e := llm.InBand(data); e != nil {
 			return e
 		}
-		return llm.Malformed("an answer that ended in an error", nil)
+		return &llm.Error{Class: attempt.UpstreamError, Status: 500, Message: `an answer that ended with finish_reason "error"`}
 	}
 	return nil
 }
