@@ -27,7 +27,7 @@ func TestConformance(t *testing.T) {
 				return New(transports, "turnout/test", func() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) })
 			},
 			Base: "/v1beta", Path: "/models/" + model + ":generateContent", StreamPath: "/models/" + model + ":streamGenerateContent", Model: model,
-			Golden: folder, NoMarker: true, Plain: plain, Events: events, Failed: failed, FailedEvent: "data: " + failed + "\n\n",
+			Golden: folder, About: map[string]string{"": "Gemini 2.5", "third": "Gemini 3"}[folder], NoMarker: true, Plain: plain, Events: events, Failed: failed, FailedEvent: "data: " + failed + "\n\n",
 		})
 	}
 }

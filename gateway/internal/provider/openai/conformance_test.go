@@ -30,7 +30,7 @@ func TestResponsesConformance(t *testing.T) {
 		New: func(transports *provider.Transports) provider.Adapter {
 			return New(transports, "turnout/test", func() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) })
 		},
-		Base: "/v1", Path: "/responses", StreamPath: "/responses", Model: "gpt-x", Endpoints: []string{attempt.EndpointResponses}, NoMarker: true,
+		Base: "/v1", Path: "/responses", StreamPath: "/responses", Model: "gpt-x", About: "providers that speak Responses themselves", Endpoints: []string{attempt.EndpointResponses}, NoMarker: true,
 		Golden: "native", Plain: plainResponse, Events: responseEvents, Failed: failed,
 		FailedEvent: "event: error\ndata: {\"type\":\"error\",\"code\":\"server_error\",\"message\":\"The server had an error\",\"param\":null,\"sequence_number\":9}\n\n",
 	})

@@ -33,6 +33,11 @@ type feature struct {
 	needs  string // the capability without which a mapping is no candidate (resource.Cap*)
 }
 
+// file is the feature's golden file.
+func (f feature) file() string {
+	return strings.NewReplacer(" ", "_", ",", "").Replace(f.name) + ".txt"
+}
+
 // needing names the capability that a feature needs.
 func (f feature) needing(capability string) feature {
 	f.needs = capability
@@ -125,6 +130,11 @@ var features = []feature{
 		chatHi+`,"temperature":1.5,"top_p":0.9,"seed":7,"frequency_penalty":0.1,"presence_penalty":0.2,"logit_bias":{"1":2},"logprobs":true,"top_logprobs":2,"n":1}`,
 		messagesHi+`,"temperature":0.25,"top_p":0.9,"top_k":40}`,
 		responsesHi+`,"temperature":0.25,"top_p":0.9,"top_logprobs":2}`),
+	say("two choices", chatHi+`,"n":2}`, "", "").needing(resource.CapN),
+	say("web search",
+		chatHi+`,"web_search_options":{}}`,
+		messagesHi+`,"tools":[{"type":"web_search_20250305","name":"web_search"}]}`,
+		responsesHi+`,"tools":[{"type":"web_search"}]}`).needing(resource.CapWebSearch),
 	say("stop", chatHi+`,"stop":["a","\n\n"],"max_tokens":10}`, messagesHi+`,"stop_sequences":["a","\n\n"]}`, ""),
 	say("one stop", chatHi+`,"stop":"END"}`, "", ""),
 	say("user and tier",

@@ -44,8 +44,9 @@ type Protocol struct {
 	Endpoints []string
 	// NoMarker: the last event is the finish itself; there is no end marker that could be missing.
 	NoMarker bool
-	// Golden is a folder in testdata; "" for testdata itself.
-	Golden string
+	// Golden is a folder in testdata; "" for testdata itself. About tells docs/protocols.md of whom its
+	// files are; "" where the folders say it all.
+	Golden, About string
 	// Native is the surface whose bytes are passed through.
 	Native string
 }
@@ -104,6 +105,7 @@ const secret = "sk-secret-0123456789"
 
 // Run runs the suite; golden files are in testdata of the caller's folder.
 func Run(t *testing.T, p *Protocol) {
+	t.Run("offers", func(t *testing.T) { golden(t, filepath.Join("testdata", p.Golden, offersFile), offers(p)) })
 	for _, endpoint := range []string{attempt.EndpointChat, attempt.EndpointMessages, attempt.EndpointResponses} {
 		if !p.New(nil).Offer(endpoint, &provider.Target{Endpoints: p.Endpoints}).OK {
 			continue
@@ -156,14 +158,14 @@ func requests(t *testing.T, p *Protocol, endpoint string) {
 			continue
 		}
 		t.Run(f.name, func(t *testing.T) {
-			file := filepath.Join("testdata", p.Golden, endpoint, strings.NewReplacer(" ", "_", ",", "").Replace(f.name)+".txt")
+			file := filepath.Join("testdata", p.Golden, endpoint, f.file())
 			offer := p.New(nil).Offer(endpoint, &provider.Target{Endpoints: p.Endpoints})
 			if slices.Contains(offer.Lacks, f.needs) {
-				golden(t, file, "not possible in this protocol: a mapping is no candidate ("+f.needs+")\n")
+				golden(t, file, notPossible+f.needs+")\n")
 				return
 			}
 			if facts, _ := parsers[endpoint]([]byte(body)); facts != nil && offer.BytesOnly && len(facts.Linked) > 0 {
-				golden(t, file, "not possible in this protocol: a mapping is no candidate (an address instead of data: "+strings.Join(facts.Linked, " ")+")\n")
+				golden(t, file, notPossible+"an address instead of data: "+strings.Join(facts.Linked, " ")+")\n")
 				return
 			}
 			s := at(t, p, endpoint, "200 json:"+strconv.Quote(p.Plain(Said{Text: "ok", Finish: llm.FinishStop})))
@@ -187,7 +189,7 @@ func requests(t *testing.T, p *Protocol, endpoint string) {
 				}
 				got = b.String() + "\n"
 				if len(call.Stripped) > 0 {
-					got += "stripped: " + strings.Join(call.Stripped, " ") + "\n"
+					got += stripped + strings.Join(call.Stripped, " ") + "\n"
 				}
 			}
 			golden(t, file, got)
@@ -215,18 +217,22 @@ func golden(t *testing.T, file, got string) {
 	}
 }
 
+var answerUsage = llm.Usage{InputTokens: 100, CachedInputTokens: 60, OutputTokens: 20, Source: attempt.UsageReported}
+
+// answerKinds are the answers that every protocol is tried with.
+var answerKinds = map[string]Said{
+	"text":       {Text: "Hello “wörld” \\ \n🙂", Finish: llm.FinishStop, Usage: answerUsage},
+	"length":     {Text: "Hel", Finish: llm.FinishLength, Usage: answerUsage},
+	"filter":     {Text: "I", Finish: llm.FinishFilter, Usage: answerUsage},
+	"thinking":   {Thinking: "Let me see", Text: "It is 4", Finish: llm.FinishStop, Usage: answerUsage},
+	"tools":      {Text: "I look", Calls: []Call{{"call_1", "read", `{"path":"a \"b\"","n":1}`}, {"call_2", "list", `{}`}}, Finish: llm.FinishTools, Usage: answerUsage},
+	"tools only": {Calls: []Call{{"call_1", "read", `{"path":"x"}`}}, Finish: llm.FinishTools, Usage: answerUsage},
+	"no usage":   {Text: "Hello", Finish: llm.FinishStop},
+}
+
 // answers compares what clients see of every kind of answer.
 func answers(t *testing.T, p *Protocol, endpoint string) {
-	usage := llm.Usage{InputTokens: 100, CachedInputTokens: 60, OutputTokens: 20, Source: attempt.UsageReported}
-	for name, said := range map[string]Said{
-		"text":       {Text: "Hello “wörld” \\ \n🙂", Finish: llm.FinishStop, Usage: usage},
-		"length":     {Text: "Hel", Finish: llm.FinishLength, Usage: usage},
-		"filter":     {Text: "I", Finish: llm.FinishFilter, Usage: usage},
-		"thinking":   {Thinking: "Let me see", Text: "It is 4", Finish: llm.FinishStop, Usage: usage},
-		"tools":      {Text: "I look", Calls: []Call{{"call_1", "read", `{"path":"a \"b\"","n":1}`}, {"call_2", "list", `{}`}}, Finish: llm.FinishTools, Usage: usage},
-		"tools only": {Calls: []Call{{"call_1", "read", `{"path":"x"}`}}, Finish: llm.FinishTools, Usage: usage},
-		"no usage":   {Text: "Hello", Finish: llm.FinishStop},
-	} {
+	for name, said := range answerKinds {
 		t.Run(name, func(t *testing.T) {
 			s := at(t, p, endpoint, "200 json:"+strconv.Quote(p.Plain(said)))
 			answer, failure := s.adapter.Complete(context.Background(), s.call(simple[endpoint]))
