@@ -7,7 +7,6 @@ import (
 	"sync"
 
 	"turnout/internal/jsonx"
-	"turnout/schemas/resource"
 )
 
 // ParseChat reads a chat completion request once: it checks the JSON as a whole, and of its fields
@@ -171,7 +170,7 @@ func (p *parser) topField(key []byte) {
 			f.N = n
 		}
 	case "tools":
-		p.tools()
+		p.tools(p.tool)
 	case "tool_choice":
 		f.At.ToolChoice = nth
 		p.toolChoice(true)
@@ -298,117 +297,5 @@ func (p *parser) routing() {
 		p.facts.Routing = word
 	default:
 		p.wrong(at, "must be auto, price, throughput or latency")
-	}
-}
-
-func (p *parser) tools() {
-	c := &p.cursor
-	at := c.Pos()
-	if p.null() {
-		return
-	}
-	if c.Kind() != jsonx.Array {
-		p.wrong(at, "must be an array")
-		return
-	}
-	items := c.Array()
-	for c.NextItem(&items) {
-		p.facts.Tools = true
-		switch kind := p.tool(); {
-		case kind == "function":
-		case strings.HasPrefix(kind, "web_search"):
-			p.facts.WebSearch = true
-		default:
-			p.facts.own(resource.CapTools)
-		}
-	}
-	if c.Err() == nil && p.facts.Tools {
-		p.facts.ToolChars = int64(jsonx.Chars(p.body[at:c.Pos()]))
-	}
-}
-
-func (p *parser) tool() (kind string) {
-	c := &p.cursor
-	at := c.Pos()
-	if c.Kind() != jsonx.Object {
-		p.wrong(at, "must be an object")
-		return ""
-	}
-	typed, function, named := false, -1, false
-	for f := c.Object(); c.Next(&f); {
-		switch string(f.Key) {
-		case "type":
-			typed = true
-			if c.Kind() != jsonx.String {
-				p.wrong(c.Pos(), "must be a string")
-				continue
-			}
-			kind = c.Text().String()
-		case "function":
-			function = c.Pos()
-			if c.Kind() != jsonx.Object {
-				continue
-			}
-			for g := c.Object(); c.Next(&g); {
-				if string(g.Key) == "name" {
-					named = c.RawString() != nil
-				}
-			}
-		}
-	}
-	switch {
-	case !typed:
-		p.missing(at, "type")
-	case kind == "function" && function < 0:
-		p.missing(at, "function")
-	case kind == "function" && jsonx.KindOf(p.body[function:]) != jsonx.Object:
-		p.wrong(function, "must be an object")
-	case kind == "function" && !named:
-		p.missing(function, "name")
-	}
-	return kind
-}
-
-// toolChoice reads a choice as chat has it, whose function is an object, or as Responses has it.
-func (p *parser) toolChoice(nested bool) {
-	c, at := &p.cursor, p.cursor.Pos()
-	switch c.Kind() {
-	case jsonx.Null:
-	case jsonx.Object:
-		p.facts.ToolChoice = "named"
-		kind, named := "", false
-		c.EachField(func(key []byte) {
-			switch string(key) {
-			case "type":
-				kind = p.text()
-			case "name":
-				named = named || !nested && c.RawString() != nil
-			case "function":
-				if nested {
-					c.EachField(func(key []byte) {
-						named = named || string(key) == "name" && c.RawString() != nil
-					})
-				}
-			}
-		})
-		switch {
-		case kind == "":
-			p.missing(at, "type")
-		case kind == "function" && !named && nested:
-			p.missing(at, "function.name")
-		case kind == "function" && !named:
-			p.missing(at, "name")
-		}
-	case jsonx.String:
-		switch word := c.Text(); {
-		case word.Is("auto"), word.Is("none"), word.Is("required"):
-			p.facts.ToolChoice = word.String()
-		case word.Is("any"): // Mistral's word
-			p.facts.ToolChoice = "required"
-		default:
-			p.refuse(at, "must be auto, none, required, or an object that names a function")
-		}
-	default:
-		p.wrong(at, "must be a string or an object")
 	}
 }

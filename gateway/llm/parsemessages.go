@@ -28,13 +28,13 @@ func (p *parser) messagesField(key []byte) {
 	switch string(key) {
 	case "messages":
 		p.sawInput = true
-		p.turns()
+		p.list("must be an array of messages", "must hold at least one message", p.turn)
 	case "system":
 		p.blocks(inSystem)
 	case "max_tokens":
 		f.MaxTokens = p.integer(maxTokens)
 	case "tools":
-		p.messagesTools()
+		p.tools(p.messagesTool)
 	case "tool_choice":
 		f.At.ToolChoice = nth
 		p.messagesChoice()
@@ -110,21 +110,21 @@ func sessionOf(id string) (session, user string) {
 	return "", id
 }
 
-// turns reads the conversation.
-func (p *parser) turns() {
+// list reads an array that must not be empty.
+func (p *parser) list(want, none string, item func()) {
 	c := &p.cursor
 	at := c.Pos()
 	if c.Kind() != jsonx.Array {
-		p.wrong(at, "must be an array of messages")
+		p.wrong(at, want)
 		return
 	}
 	n := 0
 	c.EachItem(func(int) {
 		n++
-		p.turn()
+		item()
 	})
 	if c.Err() == nil && n == 0 {
-		p.wrong(at, "must hold at least one message")
+		p.wrong(at, none)
 	}
 }
 
@@ -356,80 +356,5 @@ func (p *parser) source(block, at int, document bool) {
 		p.facts.own(resource.CapVision)
 	default:
 		p.refuse(at, "must have a type of base64, url, file, text or content")
-	}
-}
-
-func (p *parser) messagesTools() {
-	c, f := &p.cursor, p.facts
-	at := c.Pos()
-	if p.null() {
-		return
-	}
-	if c.Kind() != jsonx.Array {
-		p.wrong(at, "must be an array")
-		return
-	}
-	c.EachItem(func(int) {
-		f.Tools = true
-		tool := c.Pos()
-		if c.Kind() != jsonx.Object {
-			p.wrong(tool, "must be an object")
-			return
-		}
-		kind, name := "custom", false
-		c.EachField(func(key []byte) {
-			switch string(key) {
-			case "type":
-				if word := p.text(); word != "" {
-					kind = word
-				}
-			case "name":
-				name = true
-				if c.Kind() != jsonx.String {
-					p.wrong(c.Pos(), "must be a string")
-				}
-			}
-		})
-		switch {
-		case kind == "custom" && !name:
-			p.missing(tool, "name")
-		case strings.HasPrefix(kind, "web_search"):
-			f.WebSearch = true
-		case kind != "custom":
-			f.own(resource.CapTools)
-		}
-	})
-	if c.Err() == nil && f.Tools {
-		f.ToolChars = int64(jsonx.Chars(p.body[at:c.Pos()]))
-	}
-}
-
-func (p *parser) messagesChoice() {
-	at := p.cursor.Pos()
-	kind, named := "", false
-	p.object(func(key []byte) {
-		switch string(key) {
-		case "type":
-			kind = p.text()
-		case "name":
-			named = p.text() != ""
-		}
-	})
-	switch kind {
-	case "":
-		if jsonx.KindOf(p.body[at:]) == jsonx.Object {
-			p.missing(at, "type")
-		}
-	case "auto", "none":
-		p.facts.ToolChoice = kind
-	case "any":
-		p.facts.ToolChoice = "required"
-	case "tool":
-		p.facts.ToolChoice = "named"
-		if !named {
-			p.missing(at, "name")
-		}
-	default:
-		p.refuse(at, "must have a type of auto, any, tool or none")
 	}
 }

@@ -37,7 +37,7 @@ func (p *parser) responsesField(key []byte) {
 	case "max_output_tokens":
 		f.MaxTokens = p.integer(maxTokens)
 	case "tools":
-		p.responsesTools()
+		p.tools(p.responsesTool)
 	case "tool_choice":
 		f.At.ToolChoice = nth
 		p.toolChoice(false)
@@ -64,25 +64,11 @@ func (p *parser) responsesField(key []byte) {
 
 // items reads the input: a text or a list of items.
 func (p *parser) items() {
-	c, f := &p.cursor, p.facts
-	at := c.Pos()
-	switch c.Kind() {
-	case jsonx.String:
-		f.TextChars += int64(c.Text().Chars())
-		return
-	case jsonx.Array:
-	default:
-		p.wrong(at, "must be a string or an array of items")
+	if p.cursor.Kind() == jsonx.String {
+		p.facts.TextChars += int64(p.cursor.Text().Chars())
 		return
 	}
-	n := 0
-	c.EachItem(func(int) {
-		n++
-		p.item()
-	})
-	if c.Err() == nil && n == 0 {
-		p.wrong(at, "must hold at least one item")
-	}
+	p.list("must be a string or an array of items", "must hold at least one item", p.item)
 }
 
 func (p *parser) item() {
@@ -158,50 +144,4 @@ func (p *parser) item() {
 // with them.
 func ownItem(kind string) bool {
 	return strings.HasSuffix(kind, "_call") || strings.HasSuffix(kind, "_output") || strings.HasPrefix(kind, "mcp_") || strings.HasPrefix(kind, "compaction")
-}
-
-func (p *parser) responsesTools() {
-	c, f := &p.cursor, p.facts
-	at := c.Pos()
-	if p.null() {
-		return
-	}
-	if c.Kind() != jsonx.Array {
-		p.wrong(at, "must be an array")
-		return
-	}
-	c.EachItem(func(int) {
-		tool := c.Pos()
-		if c.Kind() != jsonx.Object {
-			p.wrong(tool, "must be an object")
-			return
-		}
-		f.Tools = true
-		kind, name := "", false
-		c.EachField(func(key []byte) {
-			switch string(key) {
-			case "type":
-				kind = p.text()
-			case "name":
-				name = true
-				if c.Kind() != jsonx.String {
-					p.wrong(c.Pos(), "must be a string")
-				}
-			}
-		})
-		switch {
-		case kind == "":
-			p.missing(tool, "type")
-		case kind == "function" && !name:
-			p.missing(tool, "name")
-		case kind == "function":
-		case strings.HasPrefix(kind, "web_search"):
-			f.WebSearch = true
-		default:
-			f.own(resource.CapTools)
-		}
-	})
-	if c.Err() == nil && f.Tools {
-		f.ToolChars = int64(jsonx.Chars(p.body[at:c.Pos()]))
-	}
 }

@@ -9,8 +9,6 @@ import (
 	"turnout/internal/jsonx"
 )
 
-func filled(raw []byte) bool { return len(raw) > len(`""`) }
-
 // Append appends the request for an upstream that speaks Converse, and returns the names of what of it
 // could not be said. The model is not in it: it stands in the address. s.Model only tells the family.
 func Append(dst []byte, r *llm.Request, s llm.Sending) (out []byte, stripped []string) {
@@ -34,7 +32,7 @@ func Append(dst []byte, r *llm.Request, s llm.Sending) (out []byte, stripped []s
 	default:
 		w.strip("service_tier")
 	}
-	if filled(r.User) {
+	if llm.Filled(r.User) {
 		w.strip("user")
 	}
 	return append(b, '}'), w.stripped

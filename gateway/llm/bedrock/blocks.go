@@ -34,7 +34,7 @@ func (w *writer) says(p *llm.Part) bool {
 	case llm.PartText, llm.PartRefusal:
 		return !blank(p.Text)
 	case llm.PartThinking:
-		if w.family == claude && (filled(p.Signature) || llm.SafeBase64(p.Redacted)) {
+		if w.family == claude && (llm.Filled(p.Signature) || llm.SafeBase64(p.Redacted)) {
 			return true
 		}
 		w.strip("reasoning_content") // a model takes back its own alone
@@ -131,7 +131,7 @@ func (w *writer) block(b []byte, p *llm.Part) []byte {
 		b = appendMedia(b, format(p.Media), p.Data)
 	case llm.PartThinking:
 		b = append(b, `"reasoningContent":{`...)
-		if filled(p.Redacted) {
+		if llm.Filled(p.Redacted) {
 			b = append(jsonx.Add(b, "redactedContent", p.Redacted), '}')
 			break
 		}

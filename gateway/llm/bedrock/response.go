@@ -113,7 +113,7 @@ func (d *reader) block() {
 }
 
 func (d *reader) add(p llm.Part) {
-	if filled(p.Text) {
+	if llm.Filled(p.Text) {
 		d.parts = append(d.parts, p)
 	}
 }
@@ -131,12 +131,12 @@ func (d *reader) reasoning() {
 					p.Signature = d.RawString()
 				}
 			})
-			if filled(p.Text) || filled(p.Signature) {
+			if llm.Filled(p.Text) || llm.Filled(p.Signature) {
 				p.Text = llm.OrEmpty(p.Text)
 				d.parts = append(d.parts, p)
 			}
 		case "redactedContent":
-			if data := d.RawString(); filled(data) {
+			if data := d.RawString(); llm.Filled(data) {
 				d.parts = append(d.parts, llm.Part{Kind: llm.PartThinking, Redacted: data})
 			}
 		}

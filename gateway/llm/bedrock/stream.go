@@ -79,7 +79,7 @@ func (s *Decoder) Take(name, data []byte, emit func(*llm.Event)) *llm.Error {
 
 func (s *Decoder) delta(e *event, emit func(*llm.Event)) {
 	piece := func(kind llm.EventKind, text llm.Raw) {
-		if filled(text) {
+		if llm.Filled(text) {
 			emit(&llm.Event{Kind: kind, Text: text})
 		}
 	}
@@ -87,7 +87,7 @@ func (s *Decoder) delta(e *event, emit func(*llm.Event)) {
 	piece(llm.EventSignature, e.signature)
 	piece(llm.EventRedacted, e.redacted)
 	piece(llm.EventText, e.text)
-	if n, ok := s.calls[e.index]; ok && filled(e.input) {
+	if n, ok := s.calls[e.index]; ok && llm.Filled(e.input) {
 		emit(&llm.Event{Kind: llm.EventArguments, Index: n, Text: e.input})
 	}
 }

@@ -78,7 +78,7 @@ func appendClaudeChoice(b []byte, mode llm.ChoiceMode, r *llm.Request) []byte {
 
 func (w *writer) tool(b []byte, t *llm.Tool) []byte {
 	b = jsonx.Add(append(jsonx.Comma(b), `{"toolSpec":{`...), "name", t.Name)
-	if filled(t.Description) {
+	if llm.Filled(t.Description) {
 		b = jsonx.Add(b, "description", t.Description)
 	}
 	schema := t.Schema

@@ -77,7 +77,7 @@ func Append(dst []byte, r *llm.Request, s llm.Sending) (out []byte, stripped []s
 func paragraphs(parts []llm.Part) []byte {
 	out := []byte{'"'}
 	for i := range parts {
-		if text := parts[i].Text; filled(text) {
+		if text := parts[i].Text; llm.Filled(text) {
 			if len(out) > 1 {
 				out = append(out, `\n\n`...)
 			}

@@ -10,39 +10,24 @@ import (
 // Decode reads a request that llm.ParseChat has accepted. A part that cannot be understood is a
 // client_error with its path.
 func Decode(body []byte) (*llm.Request, *llm.Error) {
-	d := decoder{body: body, req: new(llm.Request), at: -1}
-	d.ResetLoose(body)
+	var d decoder
+	d.Begin(body)
 	d.EachField(d.field)
-	if d.at >= 0 {
-		return nil, llm.InvalidRequest(body, d.at, d.problem)
-	}
-	return d.req, nil
+	return d.Done(body)
 }
 
-type decoder struct {
-	jsonx.Cursor
-	body    []byte
-	req     *llm.Request
-	at      int // of the first part that cannot be understood; -1: none
-	problem string
-}
-
-func (d *decoder) wrong(at int, problem string) {
-	if d.at < 0 {
-		d.at, d.problem = at, problem
-	}
-}
+type decoder struct{ llm.Decoding }
 
 func (d *decoder) field(key []byte) {
-	r, s := d.req, &d.req.Sampling
+	r, s := d.Request, &d.Request.Sampling
 	switch string(key) {
 	case "model", "routing", "free_models_only", "no_reasoning", "session_id":
 	case "stream":
-		r.Stream = d.flag()
+		r.Stream = d.Flag()
 	case "stream_options":
 		d.EachField(func(key []byte) {
 			if string(key) == "include_usage" {
-				r.IncludeUsage = d.flag()
+				r.IncludeUsage = d.Flag()
 			}
 		})
 	case "messages":
@@ -94,22 +79,14 @@ func (d *decoder) field(key []byte) {
 	}
 }
 
-func (d *decoder) flag() bool {
-	if d.Kind() != jsonx.Bool {
-		d.Skip()
-		return false
-	}
-	return d.Bool()
-}
-
 func (d *decoder) stop() {
 	if d.Kind() == jsonx.String {
-		d.req.Stop = append(d.req.Stop, d.Raw())
+		d.Request.Stop = append(d.Request.Stop, d.Raw())
 		return
 	}
 	d.EachItem(func(int) {
 		if s := d.RawString(); s != nil {
-			d.req.Stop = append(d.req.Stop, s)
+			d.Request.Stop = append(d.Request.Stop, s)
 		}
 	})
 }
@@ -125,71 +102,45 @@ func (d *decoder) message() {
 		case "role":
 			role = jsonx.RawText(d.RawString())
 		case "content":
-			parts = d.content()
+			parts = d.Content(d.part)
 		case "tool_calls":
 			d.EachItem(func(int) { calls = append(calls, d.call()) })
 		case "tool_call_id":
 			id = d.RawString()
 		case "refusal":
-			if text := d.RawString(); filled(text) {
+			if text := d.RawString(); llm.Filled(text) {
 				parts = append(parts, llm.Part{Kind: llm.PartRefusal, Text: text})
 			}
 		case "reasoning_content":
 			thinking = d.RawString()
 		}
 	})
-	r := d.req
+	r := d.Request
 	switch role {
 	case "system", "developer":
 		r.System = append(r.System, parts...)
 	case "user":
 		r.Messages = append(r.Messages, llm.Message{Parts: parts})
 	case "assistant":
-		if filled(thinking) {
+		if llm.Filled(thinking) {
 			parts = append([]llm.Part{{Kind: llm.PartThinking, Text: thinking}}, parts...)
 		}
 		r.Messages = append(r.Messages, llm.Message{Assistant: true, Parts: append(parts, calls...)})
 	case "tool":
 		if id == nil {
-			d.wrong(at, "is the result of a tool call and needs its tool_call_id")
+			d.Refuse(at, "is the result of a tool call and needs its tool_call_id")
 			return
 		}
 		result := llm.Part{Kind: llm.PartResult, ID: id, Parts: parts}
 		// All results of a turn make one message: that is how other protocols have them.
-		if n := len(r.Messages); n > 0 && !r.Messages[n-1].Assistant && onlyResults(r.Messages[n-1].Parts) {
+		if n := len(r.Messages); n > 0 && !r.Messages[n-1].Assistant && llm.OnlyResults(r.Messages[n-1].Parts) {
 			r.Messages[n-1].Parts = append(r.Messages[n-1].Parts, result)
 			return
 		}
 		r.Messages = append(r.Messages, llm.Message{Parts: []llm.Part{result}})
 	default:
-		d.wrong(at, "has a role that is none of system, developer, user, assistant and tool")
+		d.Refuse(at, "has a role that is none of system, developer, user, assistant and tool")
 	}
-}
-
-func onlyResults(parts []llm.Part) bool {
-	for i := range parts {
-		if parts[i].Kind != llm.PartResult {
-			return false
-		}
-	}
-	return len(parts) > 0
-}
-
-func filled(raw []byte) bool { return len(raw) > len(`""`) }
-
-func (d *decoder) content() (parts []llm.Part) {
-	if d.Kind() == jsonx.String {
-		if text := d.Raw(); filled(text) {
-			parts = append(parts, llm.Part{Kind: llm.PartText, Text: text})
-		}
-		return parts
-	}
-	d.EachItem(func(int) {
-		if p, ok := d.part(); ok {
-			parts = append(parts, p)
-		}
-	})
-	return parts
 }
 
 func (d *decoder) part() (p llm.Part, ok bool) {
@@ -239,10 +190,10 @@ func (d *decoder) part() (p llm.Part, ok bool) {
 	switch kind {
 	case "text":
 		p.Kind = llm.PartText
-		return p, filled(p.Text)
+		return p, llm.Filled(p.Text)
 	case "refusal":
 		p.Kind = llm.PartRefusal
-		return p, filled(p.Text)
+		return p, llm.Filled(p.Text)
 	case "image_url":
 		p.Kind = llm.PartImage
 	case "file":
@@ -250,11 +201,11 @@ func (d *decoder) part() (p llm.Part, ok bool) {
 	case "input_audio":
 		p.Kind = llm.PartAudio
 	default:
-		d.wrong(at, "is of a type that this provider's protocol cannot say: use text, image_url, file or input_audio")
+		d.Refuse(at, "is of a type that this provider's protocol cannot say: use text, image_url, file or input_audio")
 		return p, false
 	}
 	if p.Data == nil && p.URL == nil {
-		d.wrong(at, "holds neither data nor an address")
+		d.Refuse(at, "holds neither data nor an address")
 		return p, false
 	}
 	return p, true
@@ -281,7 +232,7 @@ func (d *decoder) call() llm.Part {
 		p.Input = llm.Raw("{}")
 	}
 	if p.ID == nil || p.Name == nil {
-		d.wrong(at, "needs an id and a function with a name")
+		d.Refuse(at, "needs an id and a function with a name")
 	}
 	return p
 }
@@ -329,27 +280,17 @@ func (d *decoder) tool() {
 		}
 	})
 	if kind != "function" || t.Name == nil {
-		d.wrong(at, "is no function with a name, which is the only kind of tool that this provider's protocol can say")
+		d.Refuse(at, "is no function with a name, which is the only kind of tool that this provider's protocol can say")
 		return
 	}
-	d.req.Tools = append(d.req.Tools, t)
+	d.Request.Tools = append(d.Request.Tools, t)
 }
 
 func (d *decoder) choice() {
-	c, at := &d.req.Choice, d.Pos()
-	if d.Kind() == jsonx.String {
-		switch jsonx.RawText(d.Raw()) {
-		case "auto":
-			c.Mode = llm.ChoiceAuto
-		case "none":
-			c.Mode = llm.ChoiceNone
-		case "required", "any":
-			c.Mode = llm.ChoiceRequired
-		default:
-			d.wrong(at, "must be auto, none, required, or an object that names a function")
-		}
+	if d.ChoiceWord() {
 		return
 	}
+	c, at := &d.Request.Choice, d.Pos()
 	if d.Kind() != jsonx.Object {
 		d.Skip()
 		return
@@ -364,12 +305,12 @@ func (d *decoder) choice() {
 		}
 	})
 	if c.Name == nil {
-		d.wrong(at, "must name a function")
+		d.Refuse(at, "must name a function")
 	}
 }
 
 func (d *decoder) format() {
-	f := &d.req.Format
+	f := &d.Request.Format
 	d.EachField(func(key []byte) {
 		switch string(key) {
 		case "type":

@@ -92,9 +92,9 @@ func (d *decoder) said() (parts []llm.Part) {
 	d.EachField(func(key []byte) {
 		switch string(key) {
 		case "content":
-			content = d.content()
+			content = d.Content(d.part)
 		case "reasoning_content", "reasoning":
-			if text := d.RawString(); filled(text) {
+			if text := d.RawString(); llm.Filled(text) {
 				thinking = text
 			}
 		case "refusal":
@@ -103,11 +103,11 @@ func (d *decoder) said() (parts []llm.Part) {
 			d.EachItem(func(int) { calls = append(calls, d.call()) })
 		}
 	})
-	if filled(thinking) {
+	if llm.Filled(thinking) {
 		parts = append(parts, llm.Part{Kind: llm.PartThinking, Text: thinking})
 	}
 	parts = append(parts, content...)
-	if filled(refusal) {
+	if llm.Filled(refusal) {
 		parts = append(parts, llm.Part{Kind: llm.PartRefusal, Text: refusal})
 	}
 	for i := range calls {
@@ -154,7 +154,7 @@ func AppendResponse(dst []byte, r *llm.Response, s llm.Stamp) []byte {
 }
 
 func appendID(b []byte, id llm.Raw, s llm.Stamp) []byte {
-	if filled(id) {
+	if llm.Filled(id) {
 		return append(b, id...)
 	}
 	return jsonx.AppendString(b, "chatcmpl-"+s.ID)

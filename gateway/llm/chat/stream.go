@@ -113,7 +113,7 @@ func (s *Decoder) choice(failed *bool) {
 
 func (s *Decoder) delta() {
 	piece := func(kind llm.EventKind) {
-		if text := s.d.RawString(); filled(text) {
+		if text := s.d.RawString(); llm.Filled(text) {
 			s.emit(&llm.Event{Kind: kind, Text: text})
 		}
 	}
@@ -157,12 +157,12 @@ func (s *Decoder) call() {
 			})
 		}
 	})
-	index := int(s.calls.Assign(given, jsonx.RawText(id), filled(name)))
-	if index >= s.begun && filled(name) {
+	index := int(s.calls.Assign(given, jsonx.RawText(id), llm.Filled(name)))
+	if index >= s.begun && llm.Filled(name) {
 		s.begun = index + 1
 		s.emit(&llm.Event{Kind: llm.EventCall, Index: index, ID: id, Name: name})
 	}
-	if filled(arguments) && index < s.begun {
+	if llm.Filled(arguments) && index < s.begun {
 		s.emit(&llm.Event{Kind: llm.EventArguments, Index: index, Text: arguments})
 	}
 }

@@ -9,8 +9,6 @@ import (
 	"turnout/internal/jsonx"
 )
 
-func filled(raw []byte) bool { return len(raw) > len(`""`) }
-
 // Append appends the request for an upstream that speaks generateContent, and returns the names of what
 // of it could not be said.
 func Append(dst []byte, r *llm.Request, s llm.Sending) (out []byte, stripped []string) {
@@ -125,7 +123,7 @@ func paragraphs(b []byte, parts []llm.Part) []byte {
 	b = append(b, '"')
 	first := true
 	for i := range parts {
-		if text := parts[i].Text; parts[i].Kind == llm.PartText && filled(text) {
+		if text := parts[i].Text; parts[i].Kind == llm.PartText && llm.Filled(text) {
 			if !first {
 				b = append(b, `\n\n`...)
 			}
@@ -200,7 +198,7 @@ func appendConfig(b []byte, r *llm.Request, third bool, stripped []string) ([]by
 		name string
 	}{
 		{p.LogProbs != nil && string(p.LogProbs) != "false", "logprobs"}, {p.TopLogProbs != nil, "top_logprobs"}, {p.LogitBias != nil, "logit_bias"},
-		{r.Serial, "parallel_tool_calls"}, {filled(r.User), "user"}, {r.ServiceTier != "" && r.ServiceTier != "auto" && r.ServiceTier != "default", "service_tier"},
+		{r.Serial, "parallel_tool_calls"}, {llm.Filled(r.User), "user"}, {r.ServiceTier != "" && r.ServiceTier != "auto" && r.ServiceTier != "default", "service_tier"},
 	} {
 		if lost.is {
 			stripped = append(stripped, lost.name)

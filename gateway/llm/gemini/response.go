@@ -110,7 +110,7 @@ func (c *chunk) part() {
 			})
 		}
 	})
-	if p.Kind == llm.PartCall || filled(p.Text) {
+	if p.Kind == llm.PartCall || llm.Filled(p.Text) {
 		c.parts = append(c.parts, p)
 	}
 }
@@ -138,7 +138,7 @@ func DecodeResponse(body []byte, contextLimit int64) (*llm.Response, error) {
 	calls := 0
 	for i := range r.Parts {
 		if p := &r.Parts[i]; p.Kind == llm.PartCall {
-			if !filled(p.ID) {
+			if !llm.Filled(p.ID) {
 				p.ID = callID(c.id, calls)
 			}
 			calls++
@@ -195,7 +195,7 @@ func (s *Decoder) Take(_, data []byte, emit func(*llm.Event)) *llm.Error {
 			emit(&llm.Event{Kind: llm.EventThinking, Text: p.Text})
 		case llm.PartCall:
 			id := p.ID
-			if !filled(id) {
+			if !llm.Filled(id) {
 				id = callID(s.id, s.calls)
 			}
 			emit(&llm.Event{Kind: llm.EventCall, Index: s.calls, ID: id, Name: p.Name})

@@ -45,7 +45,7 @@ func Append(dst []byte, r *llm.Request, s llm.Sending) (out []byte, stripped []s
 		}
 		b = append(b, ']')
 	}
-	if filled(r.User) {
+	if llm.Filled(r.User) {
 		b = append(jsonx.Add(append(jsonx.AddKey(b, "metadata"), '{'), "user_id", r.User), '}')
 	}
 	switch r.ServiceTier {
@@ -79,7 +79,7 @@ func appendTurn(b []byte, m, last *llm.Message, unsigned *bool) ([]byte, *llm.Me
 	for i := range m.Parts {
 		p := &m.Parts[i]
 		switch {
-		case p.Kind == llm.PartThinking && !filled(p.Signature) && !filled(p.Redacted):
+		case p.Kind == llm.PartThinking && !llm.Filled(p.Signature) && !llm.Filled(p.Redacted):
 			*unsigned = true // Anthropic takes back its own reasoning only
 			continue
 		case p.Kind == llm.PartAudio:
@@ -111,7 +111,7 @@ func appendBlock(b []byte, p *llm.Part) []byte {
 		b = appendSource(jsonx.AddString(b, "type", "document"), p)
 		b = jsonx.Add(b, "title", p.Name)
 	case llm.PartThinking:
-		if filled(p.Redacted) {
+		if llm.Filled(p.Redacted) {
 			b = jsonx.Add(jsonx.AddString(b, "type", "redacted_thinking"), "data", p.Redacted)
 			break
 		}

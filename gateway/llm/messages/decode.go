@@ -10,37 +10,22 @@ import (
 // Decode reads a request that llm.ParseMessages has accepted. A part that cannot be understood is a
 // client_error with its path.
 func Decode(body []byte) (*llm.Request, *llm.Error) {
-	d := decoder{body: body, req: new(llm.Request), at: -1}
-	d.ResetLoose(body)
+	var d decoder
+	d.Begin(body)
 	d.EachField(d.field)
-	if d.at >= 0 {
-		return nil, llm.InvalidRequest(body, d.at, d.problem)
-	}
-	return d.req, nil
+	return d.Done(body)
 }
 
-type decoder struct {
-	jsonx.Cursor
-	body    []byte
-	req     *llm.Request
-	at      int // of the first part that cannot be understood; -1: none
-	problem string
-}
-
-func (d *decoder) wrong(at int, problem string) {
-	if d.at < 0 {
-		d.at, d.problem = at, problem
-	}
-}
+type decoder struct{ llm.Decoding }
 
 func (d *decoder) field(key []byte) {
-	r := d.req
+	r := d.Request
 	switch string(key) {
 	case "model", "routing", "free_models_only", "no_reasoning", "session_id":
 	case "stream":
-		r.Stream = d.Kind() == jsonx.Bool && d.Bool()
+		r.Stream = d.Flag()
 	case "system":
-		r.System = d.content()
+		r.System = d.Content(d.block)
 	case "messages":
 		d.EachItem(func(int) { d.message() })
 	case "max_tokens":
@@ -94,7 +79,7 @@ func (d *decoder) field(key []byte) {
 }
 
 func (d *decoder) format() {
-	f := &d.req.Format
+	f := &d.Request.Format
 	d.EachField(func(key []byte) {
 		switch string(key) {
 		case "type":
@@ -109,7 +94,7 @@ func (d *decoder) format() {
 }
 
 func (d *decoder) thinking() {
-	t := &d.req.Reasoning
+	t := &d.Request.Reasoning
 	d.EachField(func(key []byte) {
 		switch string(key) {
 		case "type":
@@ -133,31 +118,14 @@ func (d *decoder) message() {
 		case "role":
 			role = jsonx.RawText(d.RawString())
 		case "content":
-			parts = d.content()
+			parts = d.Content(d.block)
 		}
 	})
 	if role == "system" {
-		d.req.System = append(d.req.System, parts...)
+		d.Request.System = append(d.Request.System, parts...)
 		return
 	}
-	d.req.Messages = append(d.req.Messages, llm.Message{Assistant: role == "assistant", Parts: parts})
-}
-
-func filled(raw []byte) bool { return len(raw) > len(`""`) }
-
-func (d *decoder) content() (parts []llm.Part) {
-	if d.Kind() == jsonx.String {
-		if text := d.Raw(); filled(text) {
-			parts = append(parts, llm.Part{Kind: llm.PartText, Text: text})
-		}
-		return parts
-	}
-	d.EachItem(func(int) {
-		if p, ok := d.block(); ok {
-			parts = append(parts, p)
-		}
-	})
-	return parts
+	d.Request.Messages = append(d.Request.Messages, llm.Message{Assistant: role == "assistant", Parts: parts})
 }
 
 func (d *decoder) block() (p llm.Part, ok bool) {
@@ -180,9 +148,9 @@ func (d *decoder) block() (p llm.Part, ok bool) {
 		case "input":
 			p.Input = d.RawValue()
 		case "content":
-			p.Parts = d.content()
+			p.Parts = d.Content(d.block)
 		case "is_error":
-			p.Failed = d.Kind() == jsonx.Bool && d.Bool()
+			p.Failed = d.Flag()
 		case "cache_control":
 			p.Cache = d.RawValue()
 		case "source":
@@ -192,14 +160,14 @@ func (d *decoder) block() (p llm.Part, ok bool) {
 	switch kind {
 	case "text":
 		p.Kind = llm.PartText
-		return p, filled(p.Text)
+		return p, llm.Filled(p.Text)
 	case "image":
 		p.Kind = llm.PartImage
 	case "document":
 		p.Kind = llm.PartDocument
 		if p.Text != nil { // its text came as text
 			p.Kind = llm.PartText
-			return p, filled(p.Text)
+			return p, llm.Filled(p.Text)
 		}
 	case "thinking", "redacted_thinking":
 		p.Kind = llm.PartThinking
@@ -210,21 +178,21 @@ func (d *decoder) block() (p llm.Part, ok bool) {
 			p.Input = llm.Raw("{}")
 		}
 		if p.ID == nil || p.Name == nil {
-			d.wrong(at, "needs an id and a name")
+			d.Refuse(at, "needs an id and a name")
 		}
 		return p, true
 	case "tool_result":
 		p.Kind = llm.PartResult
 		if p.ID == nil {
-			d.wrong(at, "needs a tool_use_id")
+			d.Refuse(at, "needs a tool_use_id")
 		}
 		return p, true
 	default:
-		d.wrong(at, "is of a type that this provider's protocol cannot say: use text, image, document, thinking, tool_use or tool_result")
+		d.Refuse(at, "is of a type that this provider's protocol cannot say: use text, image, document, thinking, tool_use or tool_result")
 		return p, false
 	}
 	if p.Data == nil && p.URL == nil {
-		d.wrong(at, "has a source that this provider's protocol cannot say: use base64 or url")
+		d.Refuse(at, "has a source that this provider's protocol cannot say: use base64 or url")
 		return p, false
 	}
 	return p, true
@@ -276,14 +244,14 @@ func (d *decoder) tool() {
 		}
 	})
 	if kind != "custom" {
-		d.wrong(at, "is a tool of Anthropic's own, which this provider's protocol cannot say")
+		d.Refuse(at, "is a tool of Anthropic's own, which this provider's protocol cannot say")
 		return
 	}
-	d.req.Tools = append(d.req.Tools, t)
+	d.Request.Tools = append(d.Request.Tools, t)
 }
 
 func (d *decoder) choice() {
-	c, at := &d.req.Choice, d.Pos()
+	c, at := &d.Request.Choice, d.Pos()
 	d.EachField(func(key []byte) {
 		switch string(key) {
 		case "type":
@@ -300,10 +268,10 @@ func (d *decoder) choice() {
 		case "name":
 			c.Name = d.RawString()
 		case "disable_parallel_tool_use":
-			d.req.Serial = d.Kind() == jsonx.Bool && d.Bool()
+			d.Request.Serial = d.Flag()
 		}
 	})
 	if c.Mode == llm.ChoiceNamed && c.Name == nil {
-		d.wrong(at, "must name a tool")
+		d.Refuse(at, "must name a tool")
 	}
 }

@@ -42,7 +42,7 @@ func Word(f llm.Finish) string {
 func DecodeResponse(body []byte, contextLimit int64) (*llm.Response, error) {
 	r := &llm.Response{Usage: llm.NoUsage()}
 	var usage llm.MessagesUsage
-	d := decoder{body: body, at: -1}
+	var d decoder
 	d.ResetLoose(body)
 	content := false
 	d.EachField(func(key []byte) {
@@ -51,7 +51,7 @@ func DecodeResponse(body []byte, contextLimit int64) (*llm.Response, error) {
 			r.ID = d.RawString()
 		case "content":
 			content = d.Kind() == jsonx.Array
-			r.Parts = d.content()
+			r.Parts = d.Content(d.block)
 		case "stop_reason":
 			r.Upstream = jsonx.RawText(d.RawString())
 			r.Finish = finishOf(r.Upstream)
@@ -100,7 +100,7 @@ func appendSequence(b []byte, sequence llm.Raw) []byte {
 }
 
 func appendID(b []byte, id llm.Raw, s llm.Stamp) []byte {
-	if filled(id) {
+	if llm.Filled(id) {
 		return append(b, id...)
 	}
 	return jsonx.AppendString(b, "msg_"+s.ID)

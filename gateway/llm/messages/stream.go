@@ -77,11 +77,11 @@ func (s *Decoder) Take(_, data []byte, emit func(*llm.Event)) *llm.Error {
 func (s *Decoder) begin(e *event, emit func(*llm.Event)) {
 	switch e.block {
 	case "text":
-		if filled(e.text) {
+		if llm.Filled(e.text) {
 			emit(&llm.Event{Kind: llm.EventText, Text: e.text})
 		}
 	case "thinking":
-		if filled(e.thinking) {
+		if llm.Filled(e.thinking) {
 			emit(&llm.Event{Kind: llm.EventThinking, Text: e.thinking})
 		}
 	case "redacted_thinking":
@@ -98,7 +98,7 @@ func (s *Decoder) begin(e *event, emit func(*llm.Event)) {
 
 func (s *Decoder) delta(e *event, emit func(*llm.Event)) {
 	piece := func(kind llm.EventKind, text llm.Raw) {
-		if filled(text) {
+		if llm.Filled(text) {
 			emit(&llm.Event{Kind: kind, Text: text})
 		}
 	}
@@ -110,7 +110,7 @@ func (s *Decoder) delta(e *event, emit func(*llm.Event)) {
 	case "signature_delta":
 		piece(llm.EventSignature, e.signature)
 	case "input_json_delta":
-		if n, ok := s.calls[e.index]; ok && filled(e.partial) {
+		if n, ok := s.calls[e.index]; ok && llm.Filled(e.partial) {
 			emit(&llm.Event{Kind: llm.EventArguments, Index: n, Text: e.partial})
 		}
 	}

@@ -61,7 +61,7 @@ func canThink(r *llm.Request) bool {
 		}
 		if hasKind(m.Parts, llm.PartCall) {
 			first := &m.Parts[0]
-			return first.Kind == llm.PartThinking && (filled(first.Signature) || filled(first.Redacted))
+			return first.Kind == llm.PartThinking && (llm.Filled(first.Signature) || llm.Filled(first.Redacted))
 		}
 		return true
 	}

@@ -14,7 +14,7 @@ func AppendResponse(dst []byte, r *llm.Response, s llm.Stamp) []byte {
 		p := &r.Parts[i]
 		switch p.Kind {
 		case llm.PartThinking:
-			if filled(p.Text) {
+			if llm.Filled(p.Text) {
 				items.list = append(items.list, item{kind: reasoningItem, text: p.Text})
 			}
 		case llm.PartText, llm.PartRefusal:
@@ -55,7 +55,7 @@ type items struct {
 }
 
 func appendID(b []byte, id llm.Raw, s llm.Stamp) []byte {
-	if filled(id) {
+	if llm.Filled(id) {
 		return append(b, id...)
 	}
 	return jsonx.AppendString(b, "resp_"+s.ID)

@@ -11,39 +11,27 @@ import (
 // Decode reads a request that llm.ParseResponses has accepted. An item that cannot be understood is a
 // client_error with its path.
 func Decode(body []byte) (*llm.Request, *llm.Error) {
-	d := decoder{req: new(llm.Request), at: -1}
-	d.ResetLoose(body)
+	var d decoder
+	d.Begin(body)
 	d.EachField(d.field)
-	if d.at >= 0 {
-		return nil, llm.InvalidRequest(body, d.at, d.problem)
-	}
-	d.req.System = append(d.instructions, d.req.System...)
-	return d.req, nil
+	d.Request.System = append(d.instructions, d.Request.System...)
+	return d.Done(body)
 }
 
 type decoder struct {
-	jsonx.Cursor
-	req          *llm.Request
+	llm.Decoding
 	instructions []llm.Part // stand before the input, wherever they come
-	at           int        // of the first item that cannot be understood; -1: none
-	problem      string
-}
-
-func (d *decoder) wrong(at int, problem string) {
-	if d.at < 0 {
-		d.at, d.problem = at, problem
-	}
 }
 
 func (d *decoder) field(key []byte) {
-	r, s := d.req, &d.req.Sampling
+	r, s := d.Request, &d.Request.Sampling
 	switch string(key) {
 	case "model", "routing", "free_models_only", "no_reasoning", "session_id", "store", "background", "previous_response_id", "conversation", "prompt":
 	case "include", "prompt_cache_key", "metadata": // about the answer, the cache and the client alone
 	case "stream":
-		r.Stream = d.Kind() == jsonx.Bool && d.Bool()
+		r.Stream = d.Flag()
 	case "instructions":
-		if text := d.RawString(); filled(text) {
+		if text := d.RawString(); llm.Filled(text) {
 			d.instructions = []llm.Part{{Kind: llm.PartText, Text: text}}
 		}
 	case "input":
@@ -92,8 +80,6 @@ func (d *decoder) field(key []byte) {
 	}
 }
 
-func filled(raw []byte) bool { return len(raw) > len(`""`) }
-
 func (d *decoder) item() {
 	var kind, role string
 	var id, name, arguments llm.Raw
@@ -112,65 +98,41 @@ func (d *decoder) item() {
 		case "arguments":
 			arguments = d.RawString()
 		case "content", "output":
-			parts = d.content()
+			parts = d.Content(d.part)
 		}
 	})
 	switch kind {
 	case "", "message":
 		if role == "system" || role == "developer" {
-			d.req.System = append(d.req.System, parts...)
+			d.Request.System = append(d.Request.System, parts...)
 			return
 		}
 		d.say(role == "assistant", parts...)
 	case "function_call":
 		if id == nil || name == nil {
-			d.wrong(at, "needs a call_id and a name")
+			d.Refuse(at, "needs a call_id and a name")
 		}
 		d.say(true, llm.Part{Kind: llm.PartCall, ID: id, Name: name, Input: chat.Arguments(arguments)})
 	case "function_call_output":
 		if id == nil {
-			d.wrong(at, "needs a call_id")
+			d.Refuse(at, "needs a call_id")
 		}
 		d.say(false, llm.Part{Kind: llm.PartResult, ID: id, Parts: parts})
 	case "reasoning":
 		d.say(true, llm.Part{Kind: llm.PartThinking, Text: llm.Raw(`""`)})
 	default:
-		d.wrong(at, "is an item of OpenAI's own, which this provider's protocol cannot say")
+		d.Refuse(at, "is an item of OpenAI's own, which this provider's protocol cannot say")
 	}
 }
 
 // say adds to the turn under way where it is of the same side, else begins one.
 func (d *decoder) say(assistant bool, parts ...llm.Part) {
-	r := d.req
-	if n := len(r.Messages); n > 0 && r.Messages[n-1].Assistant == assistant && (assistant || onlyResults(r.Messages[n-1].Parts) && onlyResults(parts)) {
+	r := d.Request
+	if n := len(r.Messages); n > 0 && r.Messages[n-1].Assistant == assistant && (assistant || llm.OnlyResults(r.Messages[n-1].Parts) && llm.OnlyResults(parts)) {
 		r.Messages[n-1].Parts = append(r.Messages[n-1].Parts, parts...)
 		return
 	}
 	r.Messages = append(r.Messages, llm.Message{Assistant: assistant, Parts: parts})
-}
-
-func onlyResults(parts []llm.Part) bool {
-	for i := range parts {
-		if parts[i].Kind != llm.PartResult {
-			return false
-		}
-	}
-	return true
-}
-
-func (d *decoder) content() (parts []llm.Part) {
-	if d.Kind() == jsonx.String {
-		if text := d.Raw(); filled(text) {
-			parts = append(parts, llm.Part{Kind: llm.PartText, Text: text})
-		}
-		return parts
-	}
-	d.EachItem(func(int) {
-		if p, ok := d.part(); ok {
-			parts = append(parts, p)
-		}
-	})
-	return parts
 }
 
 func (d *decoder) part() (p llm.Part, ok bool) {
@@ -193,20 +155,20 @@ func (d *decoder) part() (p llm.Part, ok bool) {
 	switch kind {
 	case "input_text", "output_text", "text":
 		p.Kind = llm.PartText
-		return p, filled(p.Text)
+		return p, llm.Filled(p.Text)
 	case "refusal":
 		p.Kind = llm.PartRefusal
-		return p, filled(p.Text)
+		return p, llm.Filled(p.Text)
 	case "input_image":
 		p.Kind = llm.PartImage
 	case "input_file":
 		p.Kind = llm.PartDocument
 	default:
-		d.wrong(at, "is of a type that this provider's protocol cannot say: use input_text, input_image or input_file")
+		d.Refuse(at, "is of a type that this provider's protocol cannot say: use input_text, input_image or input_file")
 		return p, false
 	}
 	if p.Data == nil && p.URL == nil {
-		d.wrong(at, "holds neither data nor an address")
+		d.Refuse(at, "holds neither data nor an address")
 		return p, false
 	}
 	return p, true
@@ -231,27 +193,17 @@ func (d *decoder) tool() {
 		}
 	})
 	if kind != "function" {
-		d.wrong(at, "is no function, which is the only kind of tool that this provider's protocol can say")
+		d.Refuse(at, "is no function, which is the only kind of tool that this provider's protocol can say")
 		return
 	}
-	d.req.Tools = append(d.req.Tools, t)
+	d.Request.Tools = append(d.Request.Tools, t)
 }
 
 func (d *decoder) choice() {
-	c, at := &d.req.Choice, d.Pos()
-	if d.Kind() == jsonx.String {
-		switch jsonx.RawText(d.Raw()) {
-		case "auto":
-			c.Mode = llm.ChoiceAuto
-		case "none":
-			c.Mode = llm.ChoiceNone
-		case "required":
-			c.Mode = llm.ChoiceRequired
-		default:
-			d.wrong(at, "must be auto, none, required, or an object that names a function")
-		}
+	if d.ChoiceWord() {
 		return
 	}
+	c, at := &d.Request.Choice, d.Pos()
 	var kind string
 	d.EachField(func(key []byte) {
 		switch string(key) {
@@ -265,12 +217,12 @@ func (d *decoder) choice() {
 	case kind == "function" && c.Name != nil:
 		c.Mode = llm.ChoiceNamed
 	case kind != "":
-		d.wrong(at, "must name a function")
+		d.Refuse(at, "must name a function")
 	}
 }
 
 func (d *decoder) format() {
-	f := &d.req.Format
+	f := &d.Request.Format
 	d.EachField(func(key []byte) {
 		switch string(key) {
 		case "type":

@@ -145,7 +145,7 @@ func (e *Encoder) done(b []byte, n int) []byte {
 	it := &e.list[n]
 	switch {
 	case it.kind == callItem:
-		if !filled(it.text) {
+		if !llm.Filled(it.text) {
 			it.text = llm.Raw(`"{}"`) // clients read them as JSON
 		}
 		b = append(jsonx.Add(e.at(e.event(b, "response.function_call_arguments.done"), n, true), "arguments", it.text), end...)
