@@ -251,6 +251,12 @@ func TestCountTokens(t *testing.T) {
 	if r.status != 200 || r.body != "{\"input_tokens\":3}\n" {
 		t.Errorf("%d %s", r.status, r.body)
 	}
+	// system 11 and text 5 characters, (16 + 2) / 4 = 4; tools 39 characters, (39 + 2) / 4 = 10; 560 for each of two images
+	const whole = `{"model":"m","system":[{"type":"text","text":"Hello world"}],"tools":[{"name":"f","input_schema":{"a":"b"}}],` +
+		`"messages":[{"role":"user","content":[{"type":"text","text":"Hello"},{"type":"image","source":{"type":"url","url":"https://example.com/a.png"}},{"type":"image","source":{"type":"base64","media_type":"image/png","data":"aGk="}}]}]}`
+	if r = n.do("POST", n.url+"/v1/messages/count_tokens", whole); r.status != 200 || r.body != "{\"input_tokens\":1134}\n" {
+		t.Errorf("%d %s", r.status, r.body)
+	}
 	if r = n.do("POST", n.url+"/v1/messages/count_tokens", `{"model":"nope","messages":[{"role":"user","content":"x"}]}`); r.status != 400 || r.at("type") != "error" {
 		t.Errorf("%d %s", r.status, r.body)
 	}
