@@ -47,11 +47,11 @@ func SafeBase64(raw []byte) bool {
 	}
 	body := bytes.TrimRight(raw[1:len(raw)-1], "=")
 	n := len(body)
-	for i := 0; i < len(body); i++ {
-		if base64Bytes[body[i]] {
+	for i, c := range body {
+		if base64Bytes[c] {
 			continue
 		}
-		if body[i] != '\\' || i+1 == len(body) || body[i+1] != '/' {
+		if c != '\\' || i+1 == len(body) || body[i+1] != '/' {
 			return false
 		}
 		n--
