@@ -30,7 +30,7 @@ func TestFaultsClientGone(t *testing.T) {
 		output bool
 	}
 	canceled := []string{"a canceled 0 canceled missing"}
-	points := []*point{
+	all := []point{
 		{form: form{fault: fault{name: "while it sends"}}, short: true},
 		{form: form{fault: fault{name: "before the answer", script: []string{`hold`}, events: canceled}}, gone: 1},
 		{form: form{fault: fault{name: "within the answer", script: []string{`200 len:100 json:"{" hold`}, events: canceled}}, wait: 50 * time.Millisecond, gone: 1},
@@ -43,18 +43,27 @@ func TestFaultsClientGone(t *testing.T) {
 		{form: form{fault: fault{name: "during back-off", script: []string{`503`, "fine"}, events: []string{"a upstream_error 503 server_error missing retry"}}}, wait: 300 * time.Millisecond},
 		{form: form{fault: fault{name: "during back-off of a stream", script: []string{`503`, "fine"}, events: []string{"a upstream_error 503 server_error missing retry"}}, stream: true}, wait: 300 * time.Millisecond},
 	}
-	forms := make([]*form, len(points))
-	for i, p := range points {
-		p.id = fmt.Sprintf("c%d", i)
-		p.sole, p.route = true, routes[0]
-		p.up = map[string]*upstream.Server{"a": upstream.New(t, fine(p.script, `200 chat:fine`)...)}
-		forms[i] = &p.form
+	var points []*point
+	var forms []*form
+	for _, r := range routes {
+		for i, p := range all {
+			if p.stream && r.plainOnly || p.name == "after output, with usage known" && r.protocol == "openai\nendpoints: [responses]" { // it has none before its end
+				continue
+			}
+			if p.until == ": waiting" && r.path == "/v1/messages" {
+				p.until = "event: ping"
+			}
+			p.id = fmt.Sprintf("%sg%d", r.prefix, i)
+			p.sole, p.route = true, r
+			p.up = map[string]*upstream.Server{"a": upstream.New(t, fine(r.scripts(p.script), r.well(p.stream))...)}
+			points, forms = append(points, &p), append(forms, &p.form)
+		}
 	}
 	n := start(t, faultResources(forms), func(c *Config) { c.HeartbeatAfter, c.HeartbeatEvery = 700*time.Millisecond, 100*time.Millisecond }).ready()
 	var wg sync.WaitGroup
 	for _, p := range points {
 		wg.Go(func() {
-			body := fmt.Sprintf(`{"model":%q,"stream":%v,"messages":[{"role":"user","content":"x"}]}`, p.id, p.stream)
+			body := fmt.Sprintf(p.route.body, p.id, p.stream)
 			size := len(body)
 			if p.short {
 				size++
@@ -65,13 +74,13 @@ func TestFaultsClientGone(t *testing.T) {
 				return
 			}
 			defer c.Close()
-			fmt.Fprintf(c, "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nX-Request-Id: %s\r\nContent-Length: %d\r\n\r\n%s", token, p.id, size, body)
+			fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nX-Request-Id: %s\r\nContent-Length: %d\r\n\r\n%s", p.route.path, token, p.id, size, body)
 			server := p.up["a"]
 			switch lines := bufio.NewScanner(c); {
 			case p.short:
 				time.Sleep(100 * time.Millisecond)
 			case p.until == "":
-				eventually(t, p.name+": the call", 5*time.Second, func() bool { return len(server.Calls()) == 1 })
+				eventually(t, p.title()+": the call", 5*time.Second, func() bool { return len(server.Calls()) == 1 })
 			default:
 				for lines.Scan() && !strings.Contains(lines.Text(), p.until) {
 				}
@@ -83,7 +92,7 @@ func TestFaultsClientGone(t *testing.T) {
 				time.Sleep(5 * time.Millisecond)
 			}
 			if server.Gone() != p.gone {
-				t.Errorf("%s: %d upstream calls were let go within a second, want %d", p.name, server.Gone(), p.gone)
+				t.Errorf("%s: %d upstream calls were let go within a second, want %d", p.title(), server.Gone(), p.gone)
 			}
 		})
 	}
@@ -96,7 +105,7 @@ func TestFaultsClientGone(t *testing.T) {
 		events[e.Model] = append(events[e.Model], e)
 	}
 	for _, p := range points {
-		t.Run(p.name, func(t *testing.T) {
+		t.Run(p.title(), func(t *testing.T) {
 			var rows []string
 			for _, e := range events[p.id] {
 				rows = append(rows, p.row(e))
