@@ -12,7 +12,7 @@ VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev
 LDFLAGS  := -X turnout/internal/lifecycle.Version=$(VERSION)
 GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-.PHONY: help deps build dev demo test race lint fuzz bench bench-pipeline bench-micro kafka test-kafka sdk chaos soak compose-check ci clean
+.PHONY: help deps build dev demo test race lint fuzz bench bench-pipeline bench-memory bench-micro measure kafka test-kafka sdk chaos soak clients compose-check ci clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -61,6 +61,12 @@ bench: deps build ## Turnout beside a plain reverse proxy and a direct call, and
 
 bench-pipeline: deps ## the processor beside ClickHouse's own Kafka engine: speed, CPU, and what kill -9 does to each
 	$(GO) run ./deploy/bench/pipeline $(BENCHFLAGS)
+
+bench-memory: deps ## the processor's memory over ten million events
+	$(GO) run ./deploy/bench/pipeline -memory -events 10000000
+
+measure: deps ## how fresh rows are, how soon other nodes leave a failing provider, ten minutes without Kafka at 500 requests/s (TURNOUT_MEASURE_AWAY)
+	$(GO) test -tags measure -run TestMeasure -v -count=1 -timeout 60m ./deploy/e2e
 
 bench-micro: ## Go benchmarks of the cores
 	$(GO) test -run '^$$' -bench . -benchmem ./gateway/routing ./gateway/pricing ./internal/jsonx ./schemas/attempt ./gateway/internal/emit

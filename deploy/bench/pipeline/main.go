@@ -48,6 +48,7 @@ func run(ctx context.Context, args []string) error {
 	events := flags.Int("events", 300_000, "events in the topic")
 	partitions := flags.Int("partitions", 12, "partitions of the topic")
 	patience := flags.Duration("patience", 6*time.Minute, "how long one run may take; one in which nothing moves for half of it is given up")
+	memory := flags.Bool("memory", false, "the processor alone, its memory printed each million events")
 	if err := flags.Parse(args); err != nil {
 		return lifecycle.Usage(err)
 	}
@@ -60,6 +61,9 @@ func run(ctx context.Context, args []string) error {
 	defer b.stop()
 	if b.kafka, err = local.StartKafka(ctx, local.KafkaOptions{Dir: filepath.Join(dir, "kafka")}); err != nil {
 		return err
+	}
+	if *memory {
+		return b.memory(ctx, *partitions)
 	}
 	if err := b.fill(ctx, *partitions); err != nil {
 		return err
@@ -130,10 +134,8 @@ type result struct {
 }
 
 func (b *bench) measure(ctx context.Context, c contestant, kills bool) (result, error) {
-	b.runs++
 	r := result{name: c.name()}
-	b.options = local.Options{Dir: filepath.Join(b.dir, fmt.Sprintf("clickhouse-%d", b.runs)), Grants: []string{"GRANT KAFKA ON *.*"}}
-	if err := b.startClickHouse(ctx); err != nil {
+	if err := b.ownClickHouse(ctx); err != nil {
 		return r, err
 	}
 	defer func() {
@@ -227,6 +229,13 @@ func (b *bench) disturb(ctx context.Context, c contestant, beside bool, r *resul
 	return b.startClickHouse(ctx)
 }
 
+// ownClickHouse starts one in a folder of its own.
+func (b *bench) ownClickHouse(ctx context.Context) error {
+	b.runs++
+	b.options = local.Options{Dir: filepath.Join(b.dir, fmt.Sprintf("clickhouse-%d", b.runs)), Grants: []string{"GRANT KAFKA ON *.*"}}
+	return b.startClickHouse(ctx)
+}
+
 func (b *bench) startClickHouse(ctx context.Context) (err error) {
 	if b.clickhouse, err = local.StartClickHouse(ctx, b.options); err != nil {
 		return err
@@ -316,16 +325,27 @@ func port(address string) (n int) {
 // gatewayRound is about how many records a busy gateway sends at once.
 const gatewayRound = 2000
 
-// fill writes the events and returns when the topic holds them all.
-func (b *bench) fill(ctx context.Context, partitions int) error {
+// startTopics makes the topics.
+func (b *bench) startTopics(ctx context.Context, partitions int) error {
 	client, err := b.client()
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	if _, err := client.EnsureTopics(ctx, topic.Specs(partitions)); err != nil {
+	_, err = client.EnsureTopics(ctx, topic.Specs(partitions))
+	return err
+}
+
+// fill writes the events and returns when the topic holds them all.
+func (b *bench) fill(ctx context.Context, partitions int) error {
+	if err := b.startTopics(ctx, partitions); err != nil {
 		return err
 	}
+	client, err := b.client()
+	if err != nil {
+		return err
+	}
+	defer client.Close()
 	writer, g := client.NewWriter(topic.Attempts), newGenerator()
 	for done := int64(0); done < b.events; {
 		records := g.records(min(gatewayRound, b.events-done))
