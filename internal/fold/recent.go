@@ -1,6 +1,7 @@
 package fold
 
 import (
+	"hash/fnv"
 	"time"
 
 	"turnout/schemas/attempt"
@@ -14,43 +15,62 @@ import (
 type Recent struct {
 	slots   map[snapshot.Key]map[int64]*snapshot.Sums // by region
 	folded  map[snapshot.Key]map[int64]*snapshot.Sums // over all regions; Region is ""
-	pending map[string]own                            // by event id: no offset yet
+	pending map[id]own                                // by event id: no offset yet
 	acked   map[int][]own                             // by partition
+	series  map[snapshot.Key]int32                    // place in keys
+	keys    []snapshot.Key                            // of all attempts ever held: few
 }
 
+// own is one attempt. While Kafka is away very many are held, so it is small.
 type own struct {
-	key    snapshot.Key
-	slot   int64
-	offset int64
-	sums   snapshot.Sums
+	single
+	series       int32
+	slot, offset int64
+}
+
+// id is an event id, shortened.
+type id [16]byte
+
+func idOf(eventID string) (short id) {
+	h := fnv.New128a()
+	_, _ = h.Write([]byte(eventID))
+	h.Sum(short[:0])
+	return short
 }
 
 // NewRecent returns an empty Recent.
 func NewRecent() *Recent {
 	return &Recent{
 		slots: map[snapshot.Key]map[int64]*snapshot.Sums{}, folded: map[snapshot.Key]map[int64]*snapshot.Sums{},
-		pending: map[string]own{}, acked: map[int][]own{},
+		pending: map[id]own{}, acked: map[int][]own{}, series: map[snapshot.Key]int32{},
 	}
 }
 
 // Add counts a finished attempt from now on. An id that is there already is not counted again.
 func (r *Recent) Add(e *attempt.Event) {
 	key, sums, ok := Classify(e)
-	if _, known := r.pending[e.EventID]; known || !ok {
+	short := idOf(e.EventID)
+	if _, known := r.pending[short]; known || !ok {
 		return
 	}
-	o := own{key: key, slot: SlotOf(EventTime(e)), sums: sums}
-	r.pending[e.EventID] = o
-	r.apply(o.key, o.slot, o.sums)
+	series, known := r.series[key]
+	if !known {
+		series = int32(len(r.keys))
+		r.series[key], r.keys = series, append(r.keys, key)
+	}
+	o := own{single: pack(sums), series: series, slot: SlotOf(EventTime(e))}
+	r.pending[short] = o
+	r.apply(key, o.slot, sums)
 }
 
 // Ack says where in the log an attempt stands. It goes on counting until Cover passes that place.
 func (r *Recent) Ack(eventID string, partition int, offset int64) {
-	o, ok := r.pending[eventID]
+	short := idOf(eventID)
+	o, ok := r.pending[short]
 	if !ok {
 		return
 	}
-	delete(r.pending, eventID)
+	delete(r.pending, short)
 	o.offset = offset
 	r.acked[partition] = append(r.acked[partition], o)
 }
@@ -64,7 +84,7 @@ func (r *Recent) Cover(watermarks map[int]int64, now time.Time, keep time.Durati
 		kept := list[:0]
 		for _, o := range list {
 			if known && o.offset <= mark || o.slot < oldest {
-				r.apply(o.key, o.slot, o.sums.Negated())
+				r.takeAway(o)
 				continue
 			}
 			kept = append(kept, o)
@@ -77,7 +97,7 @@ func (r *Recent) Cover(watermarks map[int]int64, now time.Time, keep time.Durati
 	for id, o := range r.pending {
 		if o.slot < oldest {
 			delete(r.pending, id)
-			r.apply(o.key, o.slot, o.sums.Negated())
+			r.takeAway(o)
 		}
 	}
 }
@@ -90,6 +110,8 @@ func (r *Recent) Len() int {
 	}
 	return n
 }
+
+func (r *Recent) takeAway(o own) { r.apply(r.keys[o.series], o.slot, o.sums().Negated()) }
 
 func (r *Recent) apply(key snapshot.Key, slot int64, sums snapshot.Sums) {
 	add(r.slots, key, slot, sums)
