@@ -42,7 +42,7 @@ race: ## the same under the race detector
 	$(MAKE) test RACE=-race
 
 lint: $(BIN)/golangci-lint ## golangci-lint with .golangci.yml
-	$(BIN)/golangci-lint run --build-tags sdk,chaos --timeout 15m ./...
+	$(BIN)/golangci-lint run --build-tags sdk,chaos,measure --timeout 15m ./...
 
 $(BIN)/golangci-lint:
 	GOBIN=$(abspath $(BIN)) $(GO) install $(GOLANGCI)
