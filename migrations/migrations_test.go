@@ -96,7 +96,7 @@ func TestUpRunsABrokenMigrationAgain(t *testing.T) {
 	conn := open(t, cfg)
 	for _, statement := range []string{
 		"DROP TABLE sink_gaps SYNC",
-		"INSERT INTO schema_migrations (version, dirty, sequence) SELECT 9, 1, max(sequence) + 1 FROM schema_migrations",
+		"INSERT INTO schema_migrations (version, dirty, sequence) SELECT 9, 1, max(sequence) + 1 FROM schema_migrations", // 9 and all after it
 	} {
 		if err := conn.Exec(t.Context(), statement); err != nil {
 			t.Fatal(err)
@@ -284,5 +284,84 @@ func TestAttemptsUnique(t *testing.T) {
 	var provider, code string
 	if err := conn.QueryRow(ctx, "SELECT c.provider, c.excluded_code FROM attempts_unique ARRAY JOIN considered AS c WHERE c.score IS NULL").Scan(&provider, &code); err != nil || provider != "y" || code != "context_size" {
 		t.Errorf("considered: %q %q %v", provider, code, err)
+	}
+}
+
+// The view once joined all retries of the retention whatever was asked for.
+func TestAQuestionAboutAnHourReadsItsDays(t *testing.T) {
+	_, conn := up(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	// A row every 40 s over 90 days, in pairs of a first attempt and a second, one pair across each
+	// midnight; some succeeded. The clock is the test's own, so TTLs must not drop anything.
+	for _, statement := range []string{
+		"ALTER TABLE attempts REMOVE TTL",
+		`INSERT INTO attempts (project_id, started_at, event_id, request_id, attempt_no, outcome, kafka_offset, version)
+			SELECT 'p', toDateTime64('2026-06-01 00:00:00', 6, 'UTC') - toIntervalSecond(40 * number), leftPad(toString(number), 9, '0'), leftPad(toString(intDiv(number, 2)), 9, '0'),
+				1 + (number + 1) % 2, if(number % 3 = 0, 'completed', 'upstream_error'), number, 1 FROM numbers(194400)`,
+	} {
+		if err := conn.Exec(chx.WithSettings(ctx, chx.Settings{"async_insert": 0, "max_partitions_per_insert_block": 200}), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ask := func(where string) (answer string, read uint64) {
+		t.Helper()
+		comment := "read by " + where
+		if err := conn.QueryRow(chx.WithSettings(ctx, chx.Settings{"log_comment": comment}),
+			"SELECT toString((count(), countIf(final), countIf(retried), groupBitXor(cityHash64(event_id, retried_by)), countIf(retried_by != ''))) FROM attempts_unique WHERE "+where).Scan(&answer); err != nil {
+			t.Fatalf("%s: %v", where, err)
+		}
+		if err := conn.Exec(ctx, "SYSTEM FLUSH LOGS"); err != nil {
+			t.Fatal(err)
+		}
+		if err := conn.QueryRow(ctx, "SELECT read_rows FROM system.query_log WHERE current_database = currentDatabase() AND type = 'QueryFinish' AND log_comment = ? ORDER BY event_time_microseconds DESC LIMIT 1", comment).Scan(&read); err != nil {
+			t.Fatal(err)
+		}
+		return answer, read
+	}
+	const (
+		rowsADay = 86400 / 40
+		hour     = "started_at >= '2026-05-10 11:00:00' AND started_at < '2026-05-10 12:00:00'"
+		last     = "started_at >= '2026-05-09 23:00:00' AND started_at < '2026-05-10 00:00:00'" // its last attempt is retried in the next one
+		midnight = "started_at >= '2026-05-09 23:30:00' AND started_at < '2026-05-10 00:30:00'"
+	)
+	for _, c := range []struct {
+		where, days string
+		bound       uint64 // of rows: each day is read once on the left and twice on the right
+	}{
+		{hour, " AND day = '2026-05-10'", 3 * rowsADay},
+		{last, " AND day = '2026-05-09'", 3 * rowsADay},
+		{midnight, " AND day BETWEEN '2026-05-09' AND '2026-05-10'", 6 * rowsADay},
+	} {
+		want, all := ask(c.where)
+		got, read := ask(c.where + c.days)
+		if got != want || !strings.HasPrefix(got, "(90,45,45,") {
+			t.Errorf("%s: %s with the days, %s without", c.where, got, want)
+		}
+		if read > c.bound || read == 0 {
+			t.Errorf("%s: %d rows read with the days said, want at most %d; %d without", c.where, read, c.bound, all)
+		}
+		t.Logf("%s: %d rows read, %d where no day is said", c.where, read, all)
+	}
+}
+
+// The topic of configuration was made anew: the audit keeps what both logs said at one offset.
+func TestRecordsOfTwoLogsDoNotReplaceEachOther(t *testing.T) {
+	_, conn := up(t)
+	for range 2 {
+		for _, statement := range []string{
+			"INSERT INTO config_audit (kind, id, body, kafka_offset, record_hash) VALUES ('project', 'a', 'old', 3, 11), ('project', 'a', 'new', 3, 12)",
+			"INSERT INTO dead_letters (topic, kafka_offset, at, cause, record_hash) VALUES ('t', 3, now(), 'old', 11), ('t', 3, now(), 'new', 12)",
+		} {
+			if err := conn.Exec(chx.SyncInsert(t.Context()), statement); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, table := range []string{"config_audit", "dead_letters"} {
+		var n uint64
+		if err := conn.QueryRow(t.Context(), "SELECT count() FROM "+table+" FINAL").Scan(&n); err != nil || n != 2 {
+			t.Errorf("%s holds %d rows, %v", table, n, err)
+		}
 	}
 }

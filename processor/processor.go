@@ -80,6 +80,7 @@ type Processor struct {
 
 	sinkMetrics    *sink.Metrics
 	publishMetrics *publish.Metrics
+	mirrorMetrics  *mirror.Metrics
 	lag            *telemetry.GaugeVec
 
 	// For tests: where to stop, and a group of their own.
@@ -115,7 +116,7 @@ func New(cfg Config, log *slog.Logger, metrics *telemetry.Metrics) (*Processor, 
 		lag: metrics.GaugeVec("turnout_processor_lag_records", "Records of a partition of this process that are not stored yet.", "partition"),
 	}
 	p.ready = newReadiness(p.status)
-	p.publishMetrics = publish.NewMetrics(metrics)
+	p.publishMetrics, p.mirrorMetrics = publish.NewMetrics(metrics), mirror.NewMetrics(metrics)
 	metrics.GaugeFunc("turnout_processor_leader", "1 if this process publishes snapshots.", func() float64 { return number(p.leads()) })
 	metrics.GaugeFunc("turnout_processor_partitions", "Partitions of this process.", func() float64 { return float64(len(p.status.Partitions())) })
 	metrics.GaugeFunc("turnout_processor_partitions_stopped", "Partitions of this process that cannot go on.", func() float64 { return float64(len(p.status.Stopped())) })
@@ -182,7 +183,7 @@ func (p *Processor) work(ctx context.Context) error {
 	tasks.Go(func() { publisher.Run(ctx) })
 	tasks.Go(func() { p.profiles.Follow(ctx, p.kafka) })
 	for name, table := range map[string]mirror.Table{p.group + "-requests": mirror.Refusals, p.group + "-config": mirror.Config} {
-		copier := &mirror.Copier{Kafka: p.kafka, ClickHouse: p.conn, Letters: p.letters, Log: p.log, Table: table}
+		copier := &mirror.Copier{Kafka: p.kafka, ClickHouse: p.conn, Letters: p.letters, Log: p.log, Metrics: p.mirrorMetrics, Table: table}
 		tasks.Go(func() {
 			if err := p.kafka.Consume(ctx, kafkax.Group{ID: name, Topic: table.Topic}, copier.Run); err != nil {
 				p.log.Error("a topic is not copied", "topic", table.Topic, "error", err)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -285,7 +286,10 @@ func (r *replay) read(ctx context.Context) error {
 		r.conn, deadletter.New(r.kafka, r.conn), r.log, sink.NewMetrics(telemetry.NewMetrics()), time.Now, func(int, int64) {})
 	status := consume.NewStatus()
 	worker := &consume.Worker{Kafka: r.kafka, ClickHouse: r.conn, Sink: out, Log: r.log, Status: status, Generation: r.next,
-		Skip: func(p int, offset int64) bool { return offset < r.parts[p].rawFrom && refused[place{p, offset}] }}
+		Skip: func(one *kafkax.Record) bool {
+			letters := refused[place{one.Partition, one.Offset}]
+			return len(letters) > 0 && one.Offset < r.parts[one.Partition].rawFrom && slices.Contains(letters, deadletter.Hash(one))
+		}}
 	var storing, workers sync.WaitGroup
 	storing.Go(func() { out.Run(taking, ctx) })
 	for p := range r.parts {
@@ -377,21 +381,25 @@ type place struct {
 	offset    int64
 }
 
-// refused lists the records that could be read but not stored: they count nowhere.
-func (r *replay) refused(ctx context.Context) (map[place]bool, error) {
-	rows, err := r.conn.Query(ctx, "SELECT kafka_partition, kafka_offset FROM dead_letters WHERE topic = ?", topic.Attempts)
+// refused lists the records that could be read but not stored, with their hashes: they count nowhere.
+// A place alone does not name one: where the topic was made anew, letters of the old log name places
+// at which the new one holds good records.
+func (r *replay) refused(ctx context.Context) (map[place][]uint64, error) {
+	rows, err := r.conn.Query(ctx, "SELECT kafka_partition, kafka_offset, record_hash FROM dead_letters WHERE topic = ?", topic.Attempts)
 	if err != nil {
 		return nil, fmt.Errorf("reading dead letters: %w", err)
 	}
 	defer rows.Close()
-	out := map[place]bool{}
+	out := map[place][]uint64{}
 	for rows.Next() {
 		var p int32
 		var offset int64
-		if err := rows.Scan(&p, &offset); err != nil {
+		var hash uint64
+		if err := rows.Scan(&p, &offset, &hash); err != nil {
 			return nil, fmt.Errorf("reading dead letters: %w", err)
 		}
-		out[place{int(p), offset}] = true
+		at := place{int(p), offset}
+		out[at] = append(out[at], hash)
 	}
 	return out, rows.Err()
 }

@@ -23,6 +23,7 @@ WHERE a.finished_at >= {from:DateTime64(3, 'UTC')}
   AND a.finished_at < {to:DateTime64(3, 'UTC')}
   AND a.started_at >= {from:DateTime64(3, 'UTC')} - toIntervalDay(1) -- no attempt takes a day; rows stand by their start
   AND a.started_at < {to:DateTime64(3, 'UTC')}
+  AND a.day BETWEEN toDate({from:DateTime64(3, 'UTC')}, 'UTC') - 1 AND toDate({to:DateTime64(3, 'UTC')}, 'UTC') -- so that retries of these days alone are read
   AND ({project:String} = '' OR a.project_id = {project:String})
   AND a.credential_source != 'byok'
   AND (NOT a.custom_provider OR {project:String} != '')

@@ -17,6 +17,7 @@ SELECT
 FROM attempts_unique AS a
 WHERE a.started_at >= {from:DateTime64(3, 'UTC')}
   AND a.started_at < {to:DateTime64(3, 'UTC')}
+  AND a.day BETWEEN toDate({from:DateTime64(3, 'UTC')}, 'UTC') AND toDate({to:DateTime64(3, 'UTC')}, 'UTC') -- so that retries of these days alone are read
   AND ({project:String} = '' OR a.project_id = {project:String})
   AND a.final
   AND a.baseline_kind != ''

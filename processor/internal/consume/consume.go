@@ -36,7 +36,7 @@ type Worker struct {
 	Generation uint32
 	AcceptGap  map[int]int64 // partition -> offset to go on from
 	// Skip leaves out records that are known not to count; nil: none.
-	Skip func(p int, offset int64) bool
+	Skip func(r *kafkax.Record) bool
 }
 
 // Run reads one partition until ctx ends. Whatever goes wrong, it stays: returning would end the
@@ -268,7 +268,7 @@ func (w *Worker) decode(p int, state *partition.State, records []kafkax.Record) 
 	c := &sink.Chunk{Partition: p, State: state, Records: make([]partition.Record, 0, len(records)), Sources: make([]*kafkax.Record, 0, len(records))}
 	for i := range records {
 		r := &records[i]
-		if w.Skip != nil && w.Skip(p, r.Offset) {
+		if w.Skip != nil && w.Skip(r) {
 			continue
 		}
 		value := r.Value

@@ -4,7 +4,9 @@ package deadletter
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
+	"hash/fnv"
 	"slices"
 	"strconv"
 	"time"
@@ -21,6 +23,19 @@ const maxValue = 512 << 10
 type Letter struct {
 	Source kafkax.Record
 	Cause  string
+}
+
+// Hash names what a record says: its time, key and value. Together with the place it tells a record
+// from the one that stood there before its topic was made anew.
+func Hash(r *kafkax.Record) uint64 {
+	h := fnv.New64a()
+	var head [16]byte
+	binary.BigEndian.PutUint64(head[:8], uint64(r.Time.UnixMilli()))
+	binary.BigEndian.PutUint64(head[8:], uint64(len(r.Key)))
+	h.Write(head[:])
+	h.Write(r.Key)
+	h.Write(r.Value)
+	return h.Sum64()
 }
 
 // Log writes dead letters. Safe for concurrent use.
@@ -48,14 +63,14 @@ func (l *Log) Write(ctx context.Context, letters []Letter) error {
 	if _, err := l.writer.Write(ctx, records); err != nil {
 		return fmt.Errorf("writing dead letters: %w", err)
 	}
-	batch, err := l.conn.PrepareBatch(chx.SyncInsert(ctx), "INSERT INTO dead_letters (topic, kafka_partition, kafka_offset, at, cause, key, value, value_bytes)")
+	batch, err := l.conn.PrepareBatch(chx.SyncInsert(ctx), "INSERT INTO dead_letters (topic, kafka_partition, kafka_offset, at, cause, key, value, value_bytes, record_hash)")
 	if err != nil {
 		return fmt.Errorf("storing dead letters: %w", err)
 	}
 	defer batch.Close()
 	for i, letter := range letters {
 		s := letter.Source
-		if err := batch.Append(s.Topic, int32(s.Partition), s.Offset, sane(s.Time), letter.Cause, string(s.Key), string(records[i].Value), int64(len(s.Value))); err != nil {
+		if err := batch.Append(s.Topic, int32(s.Partition), s.Offset, sane(s.Time), letter.Cause, string(s.Key), string(records[i].Value), int64(len(s.Value)), Hash(&s)); err != nil {
 			return fmt.Errorf("storing dead letters: %w", err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"turnout/internal/kafkax"
+	"turnout/processor/internal/deadletter"
 	"turnout/schemas/attempt"
 	"turnout/schemas/topic"
 )
@@ -18,8 +19,9 @@ var Refusals = Table{
 	Name:  "refusals",
 	Inserts: []string{"INSERT INTO refusals (schema_version, event_id, request_id, client_request_id, node_id, organization_id, project_id, api_key_id, session_hash, " +
 		"requested_model, requested_provider, endpoint, stream, prompt_tokens_estimate, max_tokens, traits, no_fallback, strategy, snapshot_id, config_version, price_version, considered_total, " +
-		"considered_json, at, status_code, error_code, error_message, kafka_partition, kafka_offset, version)"},
-	Rows: refusal,
+		"considered_json, at, status_code, error_code, error_message, kafka_partition, kafka_offset, record_hash, version)"},
+	Split: true,
+	Rows:  refusal,
 }
 
 func refusal(r *kafkax.Record) ([][]any, error) {
@@ -37,7 +39,7 @@ func refusal(r *kafkax.Record) ([][]any, error) {
 	return [][]any{{
 		uint16(e.SchemaVersion), e.EventID, e.RequestID, e.ClientRequestID, e.NodeID, e.OrganizationID, e.ProjectID, e.APIKeyID, e.SessionHash,
 		e.RequestedModel, e.RequestedProvider, e.Endpoint, e.Stream, e.PromptTokensEstimate, e.MaxTokens, e.Traits, e.NoFallback, e.Strategy, e.SnapshotID, e.ConfigVersion, e.PriceVersion, int32(e.ConsideredTotal),
-		considered, e.At, int32(e.StatusCode), e.ErrorCode, e.ErrorMessage, int32(r.Partition), r.Offset, math.MaxUint64 - uint64(r.Offset),
+		considered, e.At, int32(e.StatusCode), e.ErrorCode, e.ErrorMessage, int32(r.Partition), r.Offset, deadletter.Hash(r), math.MaxUint64 - uint64(r.Offset),
 	}}, nil
 }
 
@@ -50,7 +52,7 @@ var Config = Table{
 		"INSERT INTO routing_configs (version, body)",
 		"INSERT INTO price_books (version, body)",
 		// Last, as it says how far the topic was copied.
-		"INSERT INTO config_audit (kind, id, at, key, body, deleted, kafka_partition, kafka_offset)",
+		"INSERT INTO config_audit (kind, id, at, key, body, deleted, kafka_partition, kafka_offset, record_hash)",
 	},
 	Rows: configuration,
 }
@@ -83,5 +85,5 @@ func configuration(r *kafkax.Record) ([][]any, error) {
 }
 
 func audit(r *kafkax.Record, kind, id string) []any {
-	return []any{kind, id, r.Time, string(r.Key), string(r.Value), len(r.Value) == 0, int32(r.Partition), r.Offset}
+	return []any{kind, id, r.Time, string(r.Key), string(r.Value), len(r.Value) == 0, int32(r.Partition), r.Offset, deadletter.Hash(r)}
 }

@@ -123,7 +123,7 @@ func (s *Sink) collect(ctx context.Context) []*Chunk {
 	rows := 0
 	take := func(c *Chunk) {
 		batch = append(batch, c)
-		rows += len(c.Records)
+		rows += len(c.Records) + len(c.Dead) // dead letters take room and time too
 	}
 	select {
 	case c := <-s.in:
