@@ -52,6 +52,7 @@ func (g *Gateway) observe() *observer {
 		waiting, _ := g.state.Backlog()
 		return float64(waiting)
 	})
+	m.GaugeFunc("turnout_gateway_resources_left_out", "Parts of the resources that are configured but not served; the log names them.", func() float64 { return float64(len(g.tenants.Current().Problems)) })
 	m.GaugeFunc("turnout_gateway_ready", "1 if the node is ready.", func() float64 {
 		if len(g.Ready()) == 0 {
 			return 1

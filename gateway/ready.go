@@ -13,8 +13,6 @@ import (
 	"time"
 
 	"turnout/gateway/internal/state"
-	"turnout/internal/fold"
-	"turnout/schemas/snapshot"
 	"turnout/schemas/topic"
 )
 
@@ -141,7 +139,7 @@ func (g *Gateway) publishProfiles(ctx context.Context) {
 	for {
 		var due []state.Profile
 		now := time.Now()
-		for _, p := range g.profiles() {
+		for _, p := range g.tenants.Current().Profiles[1:] { // the default one is always published
 			if now.Sub(published[p.ID]) > profileRenewal {
 				published[p.ID] = now
 				due = append(due, state.Profile{ID: p.ID, WindowMinutes: p.WindowMinutes, Tier1Minutes: p.Tier1Minutes, Tier2Minutes: p.Tier2Minutes})
@@ -154,21 +152,6 @@ func (g *Gateway) publishProfiles(ctx context.Context) {
 		case <-tick.C:
 		}
 	}
-}
-
-// profiles are the distinct histories of all projects but the default one, which is always published.
-// There is room for MaxProfiles in all: projects beyond are routed without snapshots.
-func (g *Gateway) profiles() []snapshot.Profile {
-	var out []snapshot.Profile
-	seen := map[string]bool{snapshot.DefaultProfile().ID: true}
-	for i := range g.tenants.Current().Set.Projects {
-		p := fold.ProfileOf(g.tenants.Current().Set.Projects[i].Routing.History)
-		if !seen[p.ID] && len(seen) < snapshot.MaxProfiles {
-			seen[p.ID] = true
-			out = append(out, p)
-		}
-	}
-	return out
 }
 
 // hashKey is the setting, or a key made once and kept beside the spool.

@@ -16,6 +16,7 @@ import (
 	"text/tabwriter"
 
 	"turnout/gateway/catalogcmd/modelsdev"
+	"turnout/gateway/internal/tenant"
 	"turnout/internal/lifecycle"
 	"turnout/schemas/resource"
 )
@@ -87,6 +88,13 @@ func check(env lifecycle.Env, paths []string, builtIn []resource.Source) error {
 	set, err := read(paths, builtIn)
 	if err != nil {
 		return err
+	}
+	if _, refused := tenant.Profiles(set, nil); len(refused) > 0 {
+		var mistakes []error
+		for _, id := range slices.Sorted(maps.Keys(refused)) {
+			mistakes = append(mistakes, fmt.Errorf("project %s: routing.history: %s", id, refused[id]))
+		}
+		return lifecycle.Usage(errors.Join(mistakes...))
 	}
 	mappings := 0
 	for i := range set.Models {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -112,6 +113,23 @@ func TestCheck(t *testing.T) {
 	}
 	golden(t, "check.broken", strings.ReplaceAll(err.Error(), dir+string(filepath.Separator), "")+"\n")
 	if _, _, err := run(t, "check", filepath.Join(dir, "none")); lifecycle.Code(err) != 2 || !strings.Contains(err.Error(), "there is no file or folder") {
+		t.Errorf("%v", err)
+	}
+}
+
+// What a gateway would leave out is a mistake when it is looked for.
+func TestCheckNamesProjectsThatBringOneHistoryTooMany(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("kind: organization\nid: acme\n")
+	for i := range 16 {
+		fmt.Fprintf(&b, "---\n{kind: project, id: p%d, organization: acme, routing: {history: {window_minutes: %d}}}\n", i, 10+i)
+	}
+	path := filepath.Join(t.TempDir(), "x.yaml")
+	if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	_, _, err := run(t, "check", path)
+	if lifecycle.Code(err) != 2 || !strings.HasPrefix(err.Error(), "project p15: routing.history: ") || strings.Contains(err.Error(), "p14") {
 		t.Errorf("%v", err)
 	}
 }

@@ -82,6 +82,9 @@ func (d *Dispatcher) Access(token string) (*tenant.View, *tenant.Access, *llm.AP
 	if access.Key.Revoked {
 		return nil, nil, unauthorized("the API key " + access.Key.ID + " was revoked; ask for another")
 	}
+	if why := access.Project.Refused; why != "" {
+		return nil, nil, &llm.APIError{Status: 403, Type: "permission_error", Code: "project_refused", Message: "the project " + access.Project.ID + " is not served: " + why}
+	}
 	return view, access, nil
 }
 

@@ -13,14 +13,16 @@ import (
 	"turnout/gateway/catalog"
 	"turnout/internal/config"
 	"turnout/schemas/resource"
+	"turnout/schemas/snapshot"
 )
 
 // maxSecret bounds a secret file, in bytes. A service account's key is the longest there is.
 const maxSecret = 64 << 10
 
-// build derives everything from a checked set. lookup gives environment variables. What cannot be
-// resolved is left out and stands in Problems.
-func build(set *resource.Set, lookup func(string) (string, bool)) *View {
+// build derives everything from a checked set. lookup gives environment variables; before are the
+// profiles of the view that this one replaces. What cannot be resolved is left out and stands in
+// Problems.
+func build(set *resource.Set, lookup func(string) (string, bool), before []snapshot.Profile) *View {
 	b := builder{lookup: lookup, view: &View{
 		Set:          set,
 		Catalog:      catalog.Build(set),
@@ -31,7 +33,7 @@ func build(set *resource.Set, lookup func(string) (string, bool)) *View {
 		byok:         map[ownerKey][]Credential{},
 		endpoints:    make(map[string]string, len(set.Providers)),
 	}}
-	b.access()
+	b.access(before)
 	b.credentials()
 	return b.view
 }
@@ -45,15 +47,20 @@ func (b *builder) problem(err error, subject string, args ...any) {
 	b.view.Problems = append(b.view.Problems, Problem{Subject: fmt.Sprintf(subject, args...), Message: err.Error()})
 }
 
-func (b *builder) access() {
+func (b *builder) access(before []snapshot.Profile) {
 	set := b.view.Set
 	organizations := make(map[string]*resource.Organization, len(set.Organizations))
 	for i := range set.Organizations {
 		organizations[set.Organizations[i].ID] = &set.Organizations[i]
 	}
+	profiles, refused := Profiles(set, before)
+	b.view.Profiles = profiles
 	for i := range set.Projects {
 		p := &set.Projects[i]
-		b.view.projects[p.ID] = &Project{Project: p, Organization: organizations[p.Organization], ConfigVersion: p.ConfigVersion()}
+		b.view.projects[p.ID] = &Project{Project: p, Organization: organizations[p.Organization], ConfigVersion: p.ConfigVersion(), Refused: refused[p.ID]}
+		if why := refused[p.ID]; why != "" {
+			b.problem(errors.New(why), "project %s routing.history", p.ID)
+		}
 	}
 	for i := range set.APIKeys {
 		key := &set.APIKeys[i]

@@ -12,6 +12,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 
 	"turnout/schemas/resource"
+	"turnout/schemas/snapshot"
 )
 
 // Options are what a Store needs beside its files.
@@ -91,7 +92,11 @@ func (s *Store) load() error {
 	}
 	s.secrets = secretFiles(set)
 	s.seenSecrets = s.prints.of(s.secrets)
-	s.current.Store(build(set, s.options.Lookup))
+	var before []snapshot.Profile
+	if view := s.current.Load(); view != nil {
+		before = view.Profiles
+	}
+	s.current.Store(build(set, s.options.Lookup, before))
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"turnout/gateway/catalog"
 	"turnout/internal/config"
 	"turnout/schemas/resource"
+	"turnout/schemas/snapshot"
 )
 
 // View is one consistent state of everything configured. It never changes; whoever holds it may use
@@ -16,8 +17,9 @@ import (
 type View struct {
 	Set          *resource.Set
 	Catalog      *catalog.Catalog
-	PriceVersion string    // content hash of all prices and discounts
-	Problems     []Problem // what is configured but cannot be used
+	PriceVersion string             // content hash of all prices and discounts
+	Problems     []Problem          // what is configured but cannot be used
+	Profiles     []snapshot.Profile // distinct metrics histories of its projects, the default one first
 
 	keys      map[[sha256.Size]byte]*Access
 	projects  map[string]*Project
@@ -44,6 +46,7 @@ type Project struct {
 	*resource.Project
 	Organization  *resource.Organization
 	ConfigVersion string // content hash of everything of the project that decides
+	Refused       string // why it is not served; "" if it is
 }
 
 // Credential is a secret at a provider that can be used now.
@@ -60,7 +63,8 @@ type Credential struct {
 
 type ownerKey struct{ organization, provider string }
 
-// Access finds what a token opens. Revoked keys are found too: the caller says so to the client.
+// Access finds what a token opens. Revoked keys and those of refused projects are found too: the
+// caller says so to the client.
 func (v *View) Access(token string) (*Access, bool) {
 	access, ok := v.keys[sha256.Sum256([]byte(token))]
 	return access, ok
