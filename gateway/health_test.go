@@ -352,12 +352,12 @@ func observedUsage(t *testing.T, n *node, conn *chx.Conn) {
 		t.Fatal(err)
 	}
 	n.g.poller.Usage("web-2", "m") // any first use starts a round of asking
-	known, err := n.g.poller.ReadUsage(context.Background(), "web")
+	known, err := n.g.poller.ReadUsage(context.Background(), []string{"web", "nobody"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if u := known["m"]; u == nil || !u.Combined.Enough() || u.Combined.HitRate() != .75 || u.ByProvider["alpha"].OutputRatio() != .2 {
-		t.Errorf("usage %+v", known["m"])
+	if u := known["web"]["m"]; len(known) != 1 || u == nil || !u.Combined.Enough() || u.Combined.HitRate() != .75 || u.ByProvider["alpha"].OutputRatio() != .2 {
+		t.Errorf("usage %+v", known)
 	}
 }
 

@@ -28,6 +28,12 @@ type own struct {
 	slot, offset int64
 }
 
+// place is where an attempt counts.
+type place struct {
+	series int32
+	slot   int64
+}
+
 // id is an event id, shortened.
 type id [16]byte
 
@@ -79,12 +85,21 @@ func (r *Recent) Ack(eventID string, partition int, offset int64) {
 // whether it was acknowledged or not.
 func (r *Recent) Cover(watermarks map[int]int64, now time.Time, keep time.Duration) {
 	oldest := SlotOf(now.Add(-keep))
+	// Attempts are forgotten by the many, of few series and slots: summed first, taken away once.
+	gone := map[place]*snapshot.Sums{}
+	forget := func(o own) {
+		at := place{o.series, o.slot}
+		if gone[at] == nil {
+			gone[at] = new(snapshot.Sums)
+		}
+		gone[at].Add(o.sums())
+	}
 	for partition, list := range r.acked {
 		mark, known := watermarks[partition]
 		kept := list[:0]
 		for _, o := range list {
 			if known && o.offset <= mark || o.slot < oldest {
-				r.takeAway(o)
+				forget(o)
 				continue
 			}
 			kept = append(kept, o)
@@ -97,8 +112,11 @@ func (r *Recent) Cover(watermarks map[int]int64, now time.Time, keep time.Durati
 	for id, o := range r.pending {
 		if o.slot < oldest {
 			delete(r.pending, id)
-			r.takeAway(o)
+			forget(o)
 		}
+	}
+	for at, sums := range gone {
+		r.apply(r.keys[at.series], at.slot, sums.Negated())
 	}
 }
 
@@ -110,8 +128,6 @@ func (r *Recent) Len() int {
 	}
 	return n
 }
-
-func (r *Recent) takeAway(o own) { r.apply(r.keys[o.series], o.slot, o.sums().Negated()) }
 
 func (r *Recent) apply(key snapshot.Key, slot int64, sums snapshot.Sums) {
 	add(r.slots, key, slot, sums)

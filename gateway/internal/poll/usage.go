@@ -13,8 +13,11 @@ import (
 // usageEvery is how often a project's usage is asked for while it is used.
 const usageEvery = 60 * time.Second
 
-const selectUsage = `SELECT model, provider, sum(successes), sum(input_tokens), sum(cached_input_tokens), sum(output_tokens)
-FROM usage_hourly WHERE project_id = ? AND hour >= now() - INTERVAL 24 HOUR GROUP BY model, provider`
+// usageProjects is how many projects are asked for in one query at most.
+const usageProjects = 2000
+
+const selectUsage = `SELECT project_id, model, provider, sum(successes), sum(input_tokens), sum(cached_input_tokens), sum(output_tokens)
+FROM usage_hourly WHERE has(?, project_id) AND hour >= now() - INTERVAL 24 HOUR GROUP BY project_id, model, provider`
 
 // Usage is what a project used of a model in the last 24 hours.
 type Usage struct {
@@ -55,25 +58,23 @@ func (p *Poller) Usage(project, model string) *Usage {
 	return nil
 }
 
+// askUsage asks for the projects that are due, together, until ctx ends.
 func (p *Poller) askUsage(ctx context.Context) {
 	tick := time.NewTicker(5 * time.Second)
 	defer tick.Stop()
 	for {
-		p.usage.projects.Range(func(id, v any) bool {
-			u, now := v.(*projectUsage), p.clock().UnixNano()
-			if asked := u.asked.Load(); asked != 0 && (now-asked < int64(usageEvery) || u.used.Load() < asked) {
-				return ctx.Err() == nil
+		for due := p.dueUsage(); len(due) > 0 && ctx.Err() == nil; due = p.dueUsage() {
+			known, err := p.ReadUsage(ctx, due)
+			if err != nil { // the last known stays, else the workload's defaults
+				p.log.Debug("asking for usage failed", "projects", len(due), "error", err)
 			}
-			u.asked.Store(now)
-			known, err := p.ReadUsage(ctx, id.(string))
-			if err != nil {
-				// The last known stays, else the workload's defaults.
-				p.log.Debug("asking for usage failed", "project", id, "error", err)
-				return ctx.Err() == nil
+			for _, project := range due {
+				if v, ok := p.usage.projects.Load(project); ok && err == nil {
+					models := known[project]
+					v.(*projectUsage).known.Store(&models)
+				}
 			}
-			u.known.Store(&known)
-			return ctx.Err() == nil
-		})
+		}
 		select {
 		case <-ctx.Done():
 			return
@@ -83,26 +84,45 @@ func (p *Poller) askUsage(ctx context.Context) {
 	}
 }
 
-// ReadUsage asks for what a project used of each model in the last 24 hours.
-func (p *Poller) ReadUsage(ctx context.Context, project string) (map[string]*Usage, error) {
+// dueUsage lists the projects whose usage is to be asked for now, and takes them for asked.
+func (p *Poller) dueUsage() []string {
+	var due []string
+	now := p.clock().UnixNano()
+	p.usage.projects.Range(func(project, v any) bool {
+		u := v.(*projectUsage)
+		if asked := u.asked.Load(); asked == 0 || now-asked >= int64(usageEvery) && u.used.Load() >= asked {
+			u.asked.Store(now)
+			due = append(due, project.(string))
+		}
+		return len(due) < usageProjects
+	})
+	return due
+}
+
+// ReadUsage asks for what projects used of each model in the last 24 hours: by project and model. A
+// project without usage is not in it.
+func (p *Poller) ReadUsage(ctx context.Context, projects []string) (map[string]map[string]*Usage, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	rows, err := p.conn.Query(ctx, selectUsage, project)
+	rows, err := p.conn.Query(ctx, selectUsage, projects)
 	if err != nil {
-		return nil, fmt.Errorf("reading usage of %s: %w", project, err)
+		return nil, fmt.Errorf("reading usage of %d projects: %w", len(projects), err)
 	}
 	defer rows.Close()
-	known := map[string]*Usage{}
+	known := map[string]map[string]*Usage{}
 	for rows.Next() {
-		var model, provider string
+		var project, model, provider string
 		var o routing.Observed
-		if err := rows.Scan(&model, &provider, &o.Successes, &o.InputTokens, &o.CachedInputTokens, &o.OutputTokens); err != nil {
-			return nil, fmt.Errorf("reading usage of %s: %w", project, err)
+		if err := rows.Scan(&project, &model, &provider, &o.Successes, &o.InputTokens, &o.CachedInputTokens, &o.OutputTokens); err != nil {
+			return nil, fmt.Errorf("reading usage of %d projects: %w", len(projects), err)
 		}
-		u := known[model]
+		if known[project] == nil {
+			known[project] = map[string]*Usage{}
+		}
+		u := known[project][model]
 		if u == nil {
 			u = &Usage{ByProvider: map[string]routing.Observed{}}
-			known[model] = u
+			known[project][model] = u
 		}
 		u.ByProvider[provider] = o
 		u.Combined.Successes += o.Successes

@@ -1,0 +1,63 @@
+package poll
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"turnout/internal/chx"
+	"turnout/internal/testkit/chtest"
+	"turnout/migrations"
+)
+
+func TestMain(m *testing.M) { chtest.Main(m) }
+
+// A node with many projects once sent a query for each of them every minute.
+func TestUsageOfAllProjectsIsOneQuery(t *testing.T) {
+	cfg := chtest.New(t)
+	if _, _, err := migrations.Up(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := chx.Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	const projects = 300
+	if err := conn.Exec(chx.SyncInsert(t.Context()), fmt.Sprintf(`INSERT INTO folds (kind, generation, at, project_id, model, provider, successes, output_tokens, kafka_offset)
+		SELECT 'usage', (SELECT max(generation) FROM fold_generations), toStartOfHour(now()), concat('it''s ', toString(number)), 'm', 'a', 10 + number, 7, 1 FROM numbers(%d)`, projects)); err != nil {
+		t.Fatal(err)
+	}
+	p := New(conn, time.Minute, time.Now, slog.New(slog.DiscardHandler))
+	for i := range projects + 1 { // the last one used nothing
+		if p.Usage(fmt.Sprintf("it's %d", i), "m") != nil {
+			t.Fatal("usage is known before anybody asked")
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); p.askUsage(ctx) }()
+	deadline := time.Now().Add(10 * time.Second)
+	for i := range projects {
+		for p.Usage(fmt.Sprintf("it's %d", i), "m") == nil && time.Now().Before(deadline) {
+			time.Sleep(5 * time.Millisecond)
+		}
+		if u := p.Usage(fmt.Sprintf("it's %d", i), "m"); u == nil || u.Combined.Successes != int64(10+i) || u.ByProvider["a"].OutputTokens != 7 {
+			t.Fatalf("project %d: %+v", i, u)
+		}
+	}
+	if p.Usage(fmt.Sprintf("it's %d", projects), "m") != nil {
+		t.Error("a project that used nothing has usage")
+	}
+	cancel()
+	<-ended
+	if err := conn.Exec(t.Context(), "SYSTEM FLUSH LOGS"); err != nil {
+		t.Fatal(err)
+	}
+	var asked uint64
+	if err := conn.QueryRow(t.Context(), "SELECT count() FROM system.query_log WHERE current_database = currentDatabase() AND type = 'QueryFinish' AND startsWith(query, 'SELECT project_id, model, provider')").Scan(&asked); err != nil || asked != 1 {
+		t.Errorf("%d queries for %d projects, %v", asked, projects, err)
+	}
+}
