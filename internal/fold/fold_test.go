@@ -206,8 +206,8 @@ func TestOwnAttemptsCountUntilASnapshotHoldsThem(t *testing.T) {
 	if errors(noon) != 2 || r.Len() != 2 {
 		t.Fatalf("%d errors, %d held", errors(noon), r.Len())
 	}
-	r.Ack("a", 0, 10)
-	r.Ack("nobody", 0, 11)
+	r.Ack(ownAttempt("a", "eu", attempt.UpstreamError, noon), 0, 10)
+	r.Ack(ownAttempt("nobody", "eu", attempt.UpstreamError, noon), 0, 11)
 	r.Cover(map[int]int64{0: 9, 1: 99}, noon, time.Hour)
 	if errors(noon) != 2 {
 		t.Errorf("covered too early: %d", errors(noon))
@@ -370,7 +370,7 @@ func TestSnapshotPlusOwnIsEverything(t *testing.T) {
 			e.EventID = string(rune('A' + i))
 			r.Add(e)
 			if i < acked || i <= mark { // what a snapshot holds was acknowledged
-				r.Ack(e.EventID, 0, int64(i))
+				r.Ack(e, 0, int64(i))
 			}
 		}
 		r.Cover(map[int]int64{0: int64(mark)}, now, 2*time.Hour)

@@ -15,13 +15,20 @@ import (
 type Recent struct {
 	slots   map[snapshot.Key]map[int64]*snapshot.Sums // by region
 	folded  map[snapshot.Key]map[int64]*snapshot.Sums // over all regions; Region is ""
-	pending map[id]own                                // by event id: no offset yet
+	pending map[int64]*waiting                        // by slot: no offset yet
 	acked   map[int][]own                             // by partition
 	series  map[snapshot.Key]int32                    // place in keys
 	keys    []snapshot.Key                            // of all attempts ever held: few
 }
 
-// own is one attempt. While Kafka is away very many are held, so it is small.
+// waiting is the attempts of a slot that Kafka has not acknowledged. While it is away there are very
+// many, so of each only a short form of its id is held: an acknowledgement brings the attempt again.
+type waiting struct {
+	ids  map[uint64]struct{}
+	sums map[int32]*snapshot.Sums // by series
+}
+
+// own is an acknowledged attempt.
 type own struct {
 	single
 	series       int32
@@ -34,29 +41,34 @@ type place struct {
 	slot   int64
 }
 
-// id is an event id, shortened.
-type id [16]byte
-
-func idOf(eventID string) (short id) {
-	h := fnv.New128a()
+func short(eventID string) uint64 {
+	h := fnv.New64a()
 	_, _ = h.Write([]byte(eventID))
-	h.Sum(short[:0])
-	return short
+	return h.Sum64()
 }
 
 // NewRecent returns an empty Recent.
 func NewRecent() *Recent {
 	return &Recent{
 		slots: map[snapshot.Key]map[int64]*snapshot.Sums{}, folded: map[snapshot.Key]map[int64]*snapshot.Sums{},
-		pending: map[id]own{}, acked: map[int][]own{}, series: map[snapshot.Key]int32{},
+		pending: map[int64]*waiting{}, acked: map[int][]own{}, series: map[snapshot.Key]int32{},
 	}
 }
 
-// Add counts a finished attempt from now on. An id that is there already is not counted again.
+// Add counts a finished attempt from now on. One that waits for its acknowledgement already is not
+// counted again.
 func (r *Recent) Add(e *attempt.Event) {
 	key, sums, ok := Classify(e)
-	short := idOf(e.EventID)
-	if _, known := r.pending[short]; known || !ok {
+	if !ok {
+		return
+	}
+	slot, id := SlotOf(EventTime(e)), short(e.EventID)
+	w := r.pending[slot]
+	if w == nil {
+		w = &waiting{ids: map[uint64]struct{}{}, sums: map[int32]*snapshot.Sums{}}
+		r.pending[slot] = w
+	}
+	if _, known := w.ids[id]; known {
 		return
 	}
 	series, known := r.series[key]
@@ -64,21 +76,32 @@ func (r *Recent) Add(e *attempt.Event) {
 		series = int32(len(r.keys))
 		r.series[key], r.keys = series, append(r.keys, key)
 	}
-	o := own{single: pack(sums), series: series, slot: SlotOf(EventTime(e))}
-	r.pending[short] = o
-	r.apply(key, o.slot, sums)
+	if w.sums[series] == nil {
+		w.sums[series] = new(snapshot.Sums)
+	}
+	w.ids[id] = struct{}{}
+	w.sums[series].Add(sums)
+	r.apply(key, slot, sums)
 }
 
 // Ack says where in the log an attempt stands. It goes on counting until Cover passes that place.
-func (r *Recent) Ack(eventID string, partition int, offset int64) {
-	short := idOf(eventID)
-	o, ok := r.pending[short]
-	if !ok {
+// Attempts that were not added are ignored.
+func (r *Recent) Ack(e *attempt.Event, partition int, offset int64) {
+	slot, id := SlotOf(EventTime(e)), short(e.EventID)
+	w := r.pending[slot]
+	if w == nil {
 		return
 	}
-	delete(r.pending, short)
-	o.offset = offset
-	r.acked[partition] = append(r.acked[partition], o)
+	if _, known := w.ids[id]; !known {
+		return
+	}
+	key, sums, _ := Classify(e)
+	series := r.series[key]
+	w.sums[series].Add(sums.Negated())
+	if delete(w.ids, id); len(w.ids) == 0 {
+		delete(r.pending, slot)
+	}
+	r.acked[partition] = append(r.acked[partition], own{single: pack(sums), series: series, slot: slot, offset: offset})
 }
 
 // Cover forgets what a snapshot with these watermarks holds, and what is older than keep at now
@@ -87,19 +110,18 @@ func (r *Recent) Cover(watermarks map[int]int64, now time.Time, keep time.Durati
 	oldest := SlotOf(now.Add(-keep))
 	// Attempts are forgotten by the many, of few series and slots: summed first, taken away once.
 	gone := map[place]*snapshot.Sums{}
-	forget := func(o own) {
-		at := place{o.series, o.slot}
+	forget := func(at place, sums snapshot.Sums) {
 		if gone[at] == nil {
 			gone[at] = new(snapshot.Sums)
 		}
-		gone[at].Add(o.sums())
+		gone[at].Add(sums)
 	}
 	for partition, list := range r.acked {
 		mark, known := watermarks[partition]
 		kept := list[:0]
 		for _, o := range list {
 			if known && o.offset <= mark || o.slot < oldest {
-				forget(o)
+				forget(place{o.series, o.slot}, o.sums())
 				continue
 			}
 			kept = append(kept, o)
@@ -109,10 +131,13 @@ func (r *Recent) Cover(watermarks map[int]int64, now time.Time, keep time.Durati
 			delete(r.acked, partition)
 		}
 	}
-	for id, o := range r.pending {
-		if o.slot < oldest {
-			delete(r.pending, id)
-			forget(o)
+	for slot, w := range r.pending {
+		if slot >= oldest {
+			continue
+		}
+		delete(r.pending, slot)
+		for series, sums := range w.sums {
+			forget(place{series, slot}, *sums)
 		}
 	}
 	for at, sums := range gone {
@@ -122,7 +147,10 @@ func (r *Recent) Cover(watermarks map[int]int64, now time.Time, keep time.Durati
 
 // Len is how many attempts are held.
 func (r *Recent) Len() int {
-	n := len(r.pending)
+	n := 0
+	for _, w := range r.pending {
+		n += len(w.ids)
+	}
 	for _, list := range r.acked {
 		n += len(list)
 	}

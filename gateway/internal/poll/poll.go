@@ -225,7 +225,7 @@ func (p *Poller) Observe(e *attempt.Event) {
 // Acked says where in the log an observed attempt stands. Others are ignored.
 func (p *Poller) Acked(partition int, offset int64, e *attempt.Event) {
 	p.mu.Lock()
-	p.recent.Ack(e.EventID, partition, offset)
+	p.recent.Ack(e, partition, offset)
 	p.mu.Unlock()
 }
 
