@@ -71,7 +71,7 @@ func newSystem(t *testing.T, p parts) *system {
 	if p.providers == nil {
 		p.providers = fast()
 	}
-	if s.sim, err = sim.New(sim.Options{Seed: 1, Providers: p.providers}); err != nil {
+	if s.sim, err = sim.New(sim.Options{Seed: 1, Providers: p.providers, LedgerEntries: 1_000_000}); err != nil {
 		t.Fatal(err)
 	}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
