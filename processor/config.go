@@ -71,6 +71,9 @@ func offsets(list []string) (map[int]int64, error) {
 		if err != nil || err2 != nil || partition < 0 || offset < 0 {
 			return nil, fmt.Errorf("%q is not PARTITION:OFFSET such as 3:1500", text)
 		}
+		if _, twice := out[partition]; twice {
+			return nil, fmt.Errorf("partition %d is named twice", partition)
+		}
 		out[partition] = offset
 	}
 	return out, nil

@@ -15,7 +15,7 @@ import (
 // verified fails the test unless every bucket is what the raw rows say.
 func (w *world) verified() {
 	w.t.Helper()
-	report, err := verify.Folds(w.t.Context(), w.conn, w.generation(), time.Now().Add(-24*time.Hour))
+	report, err := verify.Folds(w.t.Context(), w.conn, w.generation(), time.Now().Add(-24*time.Hour), time.Now().Add(-24*time.Hour))
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -83,10 +84,8 @@ func (r *replay) plan(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for p := range from.offsets {
-		if p >= partitions {
-			return fmt.Errorf("from: there is no partition %d; the topic has %d", p, partitions)
-		}
+	if err := from.known(partitions); err != nil {
+		return err
 	}
 	r.parts = make([]part, partitions)
 	watch := &consume.Worker{Kafka: r.kafka, ClickHouse: r.conn, Log: r.log, Generation: r.live}
@@ -112,22 +111,41 @@ func (r *replay) partOf(ctx context.Context, p int, at consume.Standing, from be
 		out.isAnew, out.reach, out.rawFrom = true, at.Next-1, 0
 		return out, nil
 	}
-	wanted, ok := from.offsets[p]
-	if !from.at.IsZero() {
-		var err error
-		if wanted, err = r.kafka.OffsetAt(ctx, topic.Attempts, p, from.at); err != nil {
-			return out, err
-		}
-		ok = true
+	wanted, err := from.offset(ctx, r.kafka, p, at)
+	if err != nil {
+		return out, err
 	}
-	if ok {
-		if from.at.IsZero() && (wanted < at.First || wanted > at.Next) {
-			return out, fmt.Errorf("from: partition %d holds offsets %d to %d, not %d", p, at.First, at.Next-1, wanted)
-		}
-		// What was never folded has no raw rows to be taken from.
-		out.begin = max(at.First, min(wanted, out.rawFrom))
-	}
+	// What was never folded has no raw rows to be taken from.
+	out.begin = max(at.First, min(wanted, out.rawFrom))
 	return out, nil
+}
+
+// offset is where a partition is to be read from, within what its log holds.
+func (b begin) offset(ctx context.Context, kafka *kafkax.Client, p int, at consume.Standing) (int64, error) {
+	if !b.at.IsZero() {
+		wanted, err := kafka.OffsetAt(ctx, topic.Attempts, p, b.at)
+		return max(wanted, at.First), err
+	}
+	wanted, ok := b.offsets[p]
+	switch {
+	case !ok:
+		return at.First, nil
+	case at.First == at.Next && wanted != at.Next:
+		return 0, fmt.Errorf("from: partition %d holds no records; leave it out, or begin at its end, %d:%d", p, p, at.Next)
+	case wanted < at.First || wanted > at.Next:
+		return 0, fmt.Errorf("from: partition %d holds offsets %d to %d, not %d", p, at.First, at.Next-1, wanted)
+	}
+	return wanted, nil
+}
+
+// known refuses partitions that there are not.
+func (b begin) known(partitions int) error {
+	for _, p := range slices.Sorted(maps.Keys(b.offsets)) {
+		if p >= partitions {
+			return fmt.Errorf("from: there is no partition %d; the topic has %d, from 0 on", p, partitions)
+		}
+	}
+	return nil
 }
 
 // recall applies what earlier replays and accepted gaps left: which raw rows belong to an old log.

@@ -87,7 +87,7 @@ func (r *rig) look(ctx context.Context) (v verdict, err error) {
 			v.Foreign++
 		}
 	}
-	report, err := verify.Folds(ctx, r.db, 1, time.Now().Add(-24*time.Hour))
+	report, err := verify.Folds(ctx, r.db, 1, time.Now().Add(-24*time.Hour), time.Now().Add(-24*time.Hour))
 	if err != nil {
 		return v, err
 	}

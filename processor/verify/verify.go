@@ -69,22 +69,22 @@ var usageColumns = [][2]string{
 	{"cost_nano_usd", "sum(cost_nano_usd)"},
 }
 
-// Folds compares the buckets of one generation with the raw rows, from a time on. Events must not
-// arrive meanwhile, and raw rows and buckets must both still be kept.
-func Folds(ctx context.Context, conn *chx.Conn, generation uint32, since time.Time) (Report, error) {
+// Folds compares the buckets of one generation with the raw rows: slots and hours that begin at a time
+// or later. Events must not arrive meanwhile, and raw rows and buckets must both still be kept.
+func Folds(ctx context.Context, conn *chx.Conn, generation uint32, slotsSince, hoursSince time.Time) (Report, error) {
 	var report Report
 	place, err := partitions(ctx, conn, generation)
 	if err != nil {
 		return report, err
 	}
-	slots, err := compare(ctx, conn, "slot", slotColumns, generation, since,
+	slots, err := compare(ctx, conn, "slot", slotColumns, generation, slotsSince,
 		"toStartOfInterval(toDateTime("+ended+", 'UTC'), INTERVAL 10 SECOND, 'UTC') AS at, "+place+", provider, model, region, if(endpoint = 'embeddings', 'embedding', 'text') AS class, if(custom_provider, organization_id, '') AS organization_id, '' AS project_id",
 		"NOT ("+byok+") AND outcome IN ('completed', 'content_filter', 'gateway_error', 'upstream_error', 'network_error', 'upstream_timeout', 'client_error', 'canceled') AND NOT (outcome = 'canceled' AND NOT "+output+")",
 		&report.Slots)
 	if err != nil {
 		return report, err
 	}
-	hours, err := compare(ctx, conn, "usage", usageColumns, generation, since,
+	hours, err := compare(ctx, conn, "usage", usageColumns, generation, hoursSince,
 		"toStartOfHour(toDateTime("+ended+", 'UTC'), 'UTC') AS at, "+place+", provider, model, '' AS region, '' AS class, organization_id, project_id", "1", &report.Hours)
 	report.Differences = append(slots, hours...)
 	return report, err
