@@ -84,6 +84,9 @@ sdk: deps ## 10,000 requests through the OpenAI SDKs, each ledger entry matched 
 chaos: deps ## the crash matrix at length, at least 200 kills; TURNOUT_TEST_KAFKA=apache: on Apache Kafka
 	$(GO) test -tags chaos -run TestChaos -v -count=1 -timeout 60m ./deploy/chaos
 
+model: ## the rules of the processor against a model: 100,000 runs of crashes, duplicates and zombies (15 s)
+	TURNOUT_MODEL_RUNS=100000 $(GO) test -count=1 -run TestModel ./processor/internal/partition
+
 soak: ## 500 streams through hostile providers and clients for SOAKTIME (5m): what is left afterwards
 	TURNOUT_SOAK_TIME=$(SOAKTIME) $(GO) test -tags soak -run TestSoak -v -count=1 -timeout 0 ./deploy/soak
 

@@ -2,7 +2,8 @@ package partition
 
 import (
 	"fmt"
-	"math"
+	"os"
+	"strconv"
 	"testing"
 	"time"
 
@@ -16,31 +17,76 @@ import (
 // buckets that are stored at the end are those of the distinct events, each counted at its lowest
 // offset.
 
+// mistake is a rule left out or taken wrong, to see that the model would notice.
+type mistake int
+
+const (
+	none mistake = iota
+	// presence: an event is a duplicate if its row is there before the batch is stored, whatever the
+	// offset. After a crash between the raw rows and the sums its own row is there.
+	presence
+	// unversioned: sums that are read back count as if they held nothing of the log.
+	unversioned
+	// apart: progress is stored before the sums, not with them.
+	apart
+	// newest: the sums written last stay, not those of the highest offset.
+	newest
+	// forgetful: nothing is looked up. What was sent again after a restart counts again.
+	forgetful
+)
+
 var modelStart = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 type modelStore struct {
 	raw      map[string]int64 // event id -> lowest offset: ReplacingMergeTree(version)
 	buckets  map[Key]Bucket   // highest offset wins: ReplacingMergeTree(kafka_offset)
 	progress int64
+	mistake  mistake
+	wrong    string // the first thing that must not be
 }
 
 // putBucket is an insert into folds. Two writers of one offset must agree.
-func (s *modelStore) putBucket(t *rapid.T, c Changed) {
+func (s *modelStore) putBucket(c Changed) {
 	have, ok := s.buckets[c.Key]
-	if ok && have.Offset == c.Offset && have != c.Bucket {
-		t.Fatalf("bucket %v at offset %d is %+v for one writer and %+v for another", c.Key, c.Offset, have, c.Bucket)
+	if ok && have.Offset == c.Offset && have != c.Bucket && s.wrong == "" {
+		s.wrong = fmt.Sprintf("bucket %v at offset %d is %+v for one writer and %+v for another", c.Key, c.Offset, have, c.Bucket)
 	}
-	if !ok || have.Offset < c.Offset {
+	if !ok || have.Offset < c.Offset || s.mistake == newest {
 		s.buckets[c.Key] = c.Bucket
 	}
+}
+
+// putRaw is an insert into attempts: the lowest offset stays.
+func (s *modelStore) putRaw(records []Record) {
+	for _, r := range records {
+		if have, ok := s.raw[r.Event.EventID]; !ok || r.Offset < have {
+			s.raw[r.Event.EventID] = r.Offset
+		}
+	}
+}
+
+// lookUp is what is stored of an event, as the rule has it.
+func (s *modelStore) lookUp(r Record, before map[string]bool) (int64, bool) {
+	switch s.mistake {
+	case forgetful:
+		return 0, false
+	case presence:
+		return -1, before[r.Event.EventID]
+	}
+	offset, ok := s.raw[r.Event.EventID]
+	return offset, ok
 }
 
 func (s *modelStore) span(at Span) []Changed {
 	var out []Changed
 	for k, b := range s.buckets {
-		if k.Span == at {
-			out = append(out, Changed{k, b})
+		if k.Span != at {
+			continue
 		}
+		if s.mistake == unversioned {
+			b.Offset = -1
+		}
+		out = append(out, Changed{k, b})
 	}
 	return out
 }
@@ -52,6 +98,7 @@ type modelWorker struct {
 	next    int64
 	records []Record
 	step    int
+	before  map[string]bool // whether a row was there before the raw insert
 	stored  map[string]int64
 	changed []Changed
 }
@@ -66,11 +113,11 @@ func (w *modelWorker) advance(t *rapid.T, s *modelStore, log []Record, size int,
 		}
 		w.records = log[w.next:min(int(w.next)+size, len(log))]
 	case 1: // raw rows, of which a crash may leave some
+		w.before = map[string]bool{}
 		for _, r := range w.records {
-			if have, ok := s.raw[r.Event.EventID]; !ok || r.Offset < have {
-				s.raw[r.Event.EventID] = r.Offset
-			}
+			_, w.before[r.Event.EventID] = s.raw[r.Event.EventID]
 		}
+		s.putRaw(w.records)
 	case 2: // read back
 		for _, at := range w.state.Missing(w.records, h) {
 			w.state.Load(at, s.span(at))
@@ -78,15 +125,18 @@ func (w *modelWorker) advance(t *rapid.T, s *modelStore, log []Record, size int,
 	case 3: // look up
 		w.stored = map[string]int64{}
 		for _, r := range w.state.Suspects(w.records) {
-			if offset, ok := s.raw[r.Event.EventID]; ok {
+			if offset, ok := s.lookUp(r, w.before); ok {
 				w.stored[r.Event.EventID] = offset
 			}
 		}
 	case 4: // count
 		w.changed, _ = w.state.Apply(w.records, w.stored, h)
+		if s.mistake == apart {
+			s.progress = max(s.progress, w.records[len(w.records)-1].Offset)
+		}
 	case 5: // buckets and progress: one block
 		for _, c := range w.changed {
-			s.putBucket(t, c)
+			s.putBucket(c)
 		}
 		last := w.records[len(w.records)-1].Offset
 		s.progress = max(s.progress, last)
@@ -146,10 +196,11 @@ func truth(log []Record, h Horizon) map[Key]Bucket {
 	return out
 }
 
-func model(t *rapid.T) {
+// model makes one run and says what went wrong, "" if nothing did.
+func model(t *rapid.T, m mistake) string {
 	h := Horizon{Now: modelStart.Add(time.Minute), OldestSlot: modelStart.Add(-time.Hour), OldestUsage: modelStart.Add(-time.Hour)}
 	log := modelLog(t)
-	store := &modelStore{raw: map[string]int64{}, buckets: map[Key]Bucket{}, progress: -1}
+	store := &modelStore{raw: map[string]int64{}, buckets: map[Key]Bucket{}, progress: -1, mistake: m}
 	workers := []*modelWorker{newWorker(store)}
 	for range rapid.IntRange(0, 150).Draw(t, "steps") {
 		i := rapid.IntRange(0, len(workers)-1).Draw(t, "who")
@@ -161,12 +212,7 @@ func model(t *rapid.T) {
 		case what == 2 && len(workers) > 1: // a zombie ends at last
 			workers = append(workers[:i], workers[i+1:]...)
 		case what == 3 && workers[i].step == 1: // killed in the middle of the raw insert
-			some := workers[i].records[:rapid.IntRange(0, len(workers[i].records)).Draw(t, "partly")]
-			for _, r := range some {
-				if have, ok := store.raw[r.Event.EventID]; !ok || r.Offset < have {
-					store.raw[r.Event.EventID] = r.Offset
-				}
-			}
+			store.putRaw(workers[i].records[:rapid.IntRange(0, len(workers[i].records)).Draw(t, "partly")])
 			workers[i] = newWorker(store)
 		default:
 			workers[i].advance(t, store, log, rapid.IntRange(1, 7).Draw(t, "batch"), h)
@@ -176,90 +222,78 @@ func model(t *rapid.T) {
 	for last.next < int64(len(log)) || last.step != 0 {
 		last.advance(t, store, log, 5, h)
 	}
+	return store.judge(log, h)
+}
 
-	if want := truth(log, h); len(want) != len(store.buckets) {
-		t.Fatalf("%d buckets, want %d", len(store.buckets), len(want))
-	} else {
-		for k, b := range want {
-			if store.buckets[k] != b {
-				t.Fatalf("bucket %v is %+v, want %+v", k, store.buckets[k], b)
-			}
+// judge holds what is stored against the truth.
+func (s *modelStore) judge(log []Record, h Horizon) string {
+	want := truth(log, h)
+	switch {
+	case s.wrong != "":
+		return s.wrong
+	case len(want) != len(s.buckets):
+		return fmt.Sprintf("%d buckets, want %d", len(s.buckets), len(want))
+	}
+	for k, b := range want {
+		if s.buckets[k] != b {
+			return fmt.Sprintf("bucket %v is %+v, want %+v", k, s.buckets[k], b)
 		}
 	}
 	for _, r := range log {
-		if lowest := store.raw[r.Event.EventID]; lowest > r.Offset {
-			t.Fatalf("event %s: raw row of offset %d stays, %d is lower", r.Event.EventID, lowest, r.Offset)
+		if lowest := s.raw[r.Event.EventID]; lowest > r.Offset {
+			return fmt.Sprintf("event %s: raw row of offset %d stays, %d is lower", r.Event.EventID, lowest, r.Offset)
 		}
+	}
+	return ""
+}
+
+// runs makes so many runs on all cores, by the hundred that rapid makes at once.
+func runs(t *testing.T, n int, one func(t *rapid.T)) {
+	for range 2 {
+		t.Run("", func(t *testing.T) {
+			t.Parallel()
+			for range n / 200 {
+				rapid.Check(t, one)
+			}
+		})
 	}
 }
 
-// rapid runs a hundred cases a check; more of them make the ten thousand that the rule is held to.
+// modelRuns is how many runs there are; `make model` makes the 100,000 that the rules are held to.
+func modelRuns(t *testing.T) int {
+	text, ok := os.LookupEnv("TURNOUT_MODEL_RUNS")
+	if !ok {
+		return 10_000
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatalf("TURNOUT_MODEL_RUNS: %v", err)
+	}
+	return n
+}
+
 func TestModelOfCrashesDuplicatesAndZombies(t *testing.T) {
-	runs := 100
-	if testing.Short() {
-		runs = 10
-	}
-	for range runs {
-		rapid.Check(t, model)
-	}
-}
-
-func FuzzParseID(f *testing.F) {
-	f.Add("0190a2b4-0000-7000-8000-00000000abcd")
-	f.Add("0190A2B4-0000-7000-8000-00000000ABCD")
-	f.Fuzz(func(t *testing.T, text string) {
-		id, ok := parseID(text)
-		if !ok {
-			return
-		}
-		if again := fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:]); again != text {
-			t.Errorf("%q is read as %q", text, again)
+	runs(t, modelRuns(t), func(t *rapid.T) {
+		if wrong := model(t, none); wrong != "" {
+			t.Fatal(wrong)
 		}
 	})
 }
 
-func TestLateEventsApplyWhileTheirSpanIsKept(t *testing.T) {
-	now := modelStart.Add(60 * time.Hour)
-	h := Horizon{Now: now, OldestSlot: now.Add(-48 * time.Hour), OldestUsage: now.Add(-8 * 24 * time.Hour)}
-	e := func(id string, age time.Duration) *attempt.Event {
-		return &attempt.Event{EventID: id, Provider: "a", Model: "m", Endpoint: attempt.EndpointChat, CredentialSource: attempt.Platform, Outcome: attempt.Completed, FinishedAt: now.Add(-age)}
-	}
-	records := []Record{{Event: e("x", time.Minute), Offset: 0}, {Event: e("y", time.Hour), Offset: 1}, {Event: e("z", 50*time.Hour), Offset: 2}, {Event: e("z", 50*time.Hour), Offset: 3}}
-	s := New()
-	missing := s.Missing(records, h)
-	if len(missing) != 2+2 { // the slot of z is gone; its hour is not
-		t.Errorf("missing: %v", missing)
-	}
-	for _, at := range missing {
-		s.Load(at, nil)
-	}
-	changed, stats := s.Apply(records, nil, h)
-	if want := (Stats{Applied: 3, Late: 2, Dropped: 1, Duplicates: 1}); stats != want || len(changed) != 4 {
-		t.Errorf("%+v, %d buckets; want %+v, 4", stats, len(changed), want)
-	}
-}
-
-func TestMemoryForgetsTheOldest(t *testing.T) {
-	var m memory
-	id := func(i int) string { return fmt.Sprintf("00000000-0000-7000-8000-%012x", i) }
-	for i := range 5 * remembered {
-		if _, known := m.lowest(id(i), int64(i)); known {
-			t.Fatalf("id %d is known", i)
+// Each rule is there for a reason: without it the model finds wrong sums.
+func TestModelFindsEveryMistake(t *testing.T) {
+	for name, m := range map[string]mistake{"presence": presence, "unversioned": unversioned, "apart": apart, "newest": newest, "forgetful": forgetful} {
+		var all, wrong int
+		for range 10 {
+			rapid.Check(t, func(t *rapid.T) {
+				if all++; model(t, m) != "" {
+					wrong++
+				}
+			})
 		}
-	}
-	if held := len(m.young) + len(m.old); held > 2*remembered {
-		t.Errorf("%d ids are held", held)
-	}
-	if offset, known := m.lowest(id(5*remembered-1), math.MaxInt64); !known || offset != 5*remembered-1 {
-		t.Errorf("the last id: %d, %v", offset, known)
-	}
-	if _, known := m.get(id(0)); known {
-		t.Error("the first id is still known")
-	}
-	if _, known := m.lowest("no uuid", 7); known {
-		t.Error("an odd id is known")
-	}
-	if offset, known := m.lowest("no uuid", 9); !known || offset != 7 {
-		t.Errorf("an odd id: %d, %v", offset, known)
+		t.Logf("%s: %d of %d runs end with wrong sums", name, wrong, all)
+		if wrong*50 < all {
+			t.Errorf("%s: only %d of %d runs end with wrong sums: the model hardly sees it", name, wrong, all)
+		}
 	}
 }
