@@ -3,6 +3,7 @@ package processor
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"math/rand/v2"
 	"os"
@@ -247,3 +248,5 @@ func (w *world) caughtUp(within time.Duration) {
 		return err == nil && have >= want
 	})
 }
+
+func textLog(out io.Writer) *slog.Logger { return slog.New(slog.NewTextHandler(out, nil)) }

@@ -271,6 +271,11 @@ func (w *Worker) decode(p int, state *partition.State, records []kafkax.Record) 
 		if w.Skip != nil && w.Skip(r) {
 			continue
 		}
+		again, err := headers(r)
+		if err != nil {
+			c.Dead = append(c.Dead, deadletter.Letter{Source: *r, Cause: err.Error()})
+			continue
+		}
 		value := r.Value
 		rest, considered, cut := cutConsidered(value)
 		if cut {
@@ -287,7 +292,7 @@ func (w *Worker) decode(p int, state *partition.State, records []kafkax.Record) 
 		if !cut && len(e.Considered) > 0 {
 			considered = attempt.AppendConsidered(nil, e.Considered)
 		}
-		c.Records = append(c.Records, partition.Record{Event: e, Considered: considered, Offset: r.Offset, Replayed: replayed(r)})
+		c.Records = append(c.Records, partition.Record{Event: e, Considered: considered, Offset: r.Offset, Replayed: again})
 		c.Sources = append(c.Sources, r)
 	}
 	last := &records[len(records)-1]
@@ -306,11 +311,18 @@ func plausible(e *attempt.Event) error {
 	return nil
 }
 
-func replayed(r *kafkax.Record) bool {
+// headers says whether a record is marked as sent again. One that says it is of another type is
+// refused, whatever its value looks like; one without a type is judged by its value.
+func headers(r *kafkax.Record) (again bool, err error) {
 	for _, h := range r.Headers {
-		if h.Key == topic.HeaderReplayed {
-			return string(h.Value) == "1"
+		switch h.Key {
+		case topic.HeaderReplayed:
+			again = string(h.Value) == "1"
+		case topic.HeaderType:
+			if string(h.Value) != topic.TypeAttemptFinished {
+				return false, fmt.Errorf("record of type %.100q: only %s belongs here", h.Value, topic.TypeAttemptFinished)
+			}
 		}
 	}
-	return false
+	return again, nil
 }

@@ -77,11 +77,16 @@ func (h Horizon) keeps(s Span) bool {
 // lateAfter is how old an event may be before it is counted as late.
 const lateAfter = 10 * time.Minute
 
+// EarlyAfter is how far ahead of now an event may end before it is counted as early: snapshots leave
+// its slot out until then.
+const EarlyAfter = time.Minute
+
 // Stats is what Apply did.
 type Stats struct {
 	Applied    int // events that are in their buckets now
 	Duplicates int
 	Late       int // events more than ten minutes old, applied where their span is still kept
+	Early      int // events of more than a minute ahead, applied: a node's clock is wrong
 	Dropped    int // events whose slot or hour is no longer kept
 }
 
@@ -167,8 +172,11 @@ func (s *State) Apply(records []Record, stored map[string]int64, h Horizon) ([]C
 			continue
 		}
 		stats.Applied++
-		if h.Now.Sub(fold.EventTime(r.Event)) > lateAfter {
+		switch age := h.Now.Sub(fold.EventTime(r.Event)); {
+		case age > lateAfter:
 			stats.Late++
+		case age < -EarlyAfter:
+			stats.Early++
 		}
 		at := spansOf(r.Event)
 		dropped := false

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"turnout/internal/chx"
+	"turnout/internal/fold"
 	"turnout/processor/internal/partition"
 	"turnout/schemas/snapshot"
 )
@@ -42,6 +43,9 @@ func (s *Sink) storeFolds(ctx context.Context, chunks []*Chunk) error {
 		if stats.Dropped > 0 {
 			s.log.Warn("events came after their slot or hour was dropped; only their raw rows are kept", "partition", c.Partition, "events", stats.Dropped)
 		}
+		if stats.Early > 0 {
+			s.log.Warn("events end in the future: a gateway's clock is ahead of this one's; snapshots leave them out until then", "partition", c.Partition, "events", stats.Early, "nodes", early(c.Records, now))
+		}
 	}
 	err = s.retry(ctx, "folds", func(ctx context.Context) error { return s.insertFolds(ctx, chunks, changed) })
 	if err != nil {
@@ -51,6 +55,16 @@ func (s *Sink) storeFolds(ctx context.Context, chunks []*Chunk) error {
 		c.State.Forget(keptCalls)
 	}
 	return nil
+}
+
+// early names the nodes whose events lie ahead of now.
+func early(records []partition.Record, now time.Time) (nodes []string) {
+	for _, r := range records {
+		if at := fold.EventTime(r.Event); at.After(now.Add(partition.EarlyAfter)) && !slices.Contains(nodes, r.Event.NodeID) {
+			nodes = append(nodes, r.Event.NodeID)
+		}
+	}
+	return nodes
 }
 
 // loadSpans reads the spans that the states of the chunks do not hold, in one query.

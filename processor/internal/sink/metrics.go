@@ -26,7 +26,7 @@ type Metrics struct {
 func NewMetrics(m *telemetry.Metrics) *Metrics {
 	times := []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}
 	return &Metrics{
-		events:     m.CounterVec("turnout_processor_events_total", "Events by what became of them: applied, duplicate, late (applied, more than ten minutes old), dropped (too old for its bucket).", "fate"),
+		events:     m.CounterVec("turnout_processor_events_total", "Events by what became of them: applied, duplicate, late (applied, more than ten minutes old), early (applied, more than a minute ahead), dropped (too old for its bucket).", "fate"),
 		dead:       m.Counter("turnout_processor_dead_letters_total", "Records that could not be stored."),
 		failures:   m.CounterVec("turnout_processor_failures_total", "Steps that failed and were tried again.", "step"),
 		halvings:   m.Counter("turnout_processor_halvings_total", "Batches that were refused and halved."),
@@ -43,6 +43,7 @@ func (m *Metrics) applied(s partition.Stats) {
 	m.events.WithLabelValues("applied").Add(float64(s.Applied))
 	m.events.WithLabelValues("duplicate").Add(float64(s.Duplicates))
 	m.events.WithLabelValues("late").Add(float64(s.Late))
+	m.events.WithLabelValues("early").Add(float64(s.Early))
 	m.events.WithLabelValues("dropped").Add(float64(s.Dropped))
 }
 
