@@ -46,6 +46,7 @@ func (g *Gateway) observe() *observer {
 		}
 		return g.poller.Now().Sub(s.AsOf).Seconds()
 	})
+	m.GaugeFunc("turnout_gateway_snapshots_corrupted", "Corrupted snapshots that this process has passed over; the log names them.", func() float64 { return float64(g.poller.Refused()) })
 	m.GaugeFunc("turnout_gateway_clock_offset_seconds", "The node's clock minus ClickHouse's.", func() float64 { return g.poller.Offset().Seconds() })
 	m.GaugeFunc("turnout_gateway_own_attempts", "Own attempts that no snapshot holds yet.", func() float64 { return float64(g.poller.Status().Own) })
 	m.GaugeFunc("turnout_gateway_state_backlog", "State records waiting for Kafka.", func() float64 {

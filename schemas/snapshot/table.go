@@ -39,6 +39,8 @@ import (
 //	set, err := snapshot.Assemble(head, all)              // compares row count and checksum
 const (
 	SelectHead = "SELECT " + headColumns + " FROM snapshot_heads ORDER BY generation DESC, watermark_sum DESC, as_of DESC LIMIT 1"
+	// SelectHeads are the newest ones, the newest first: a reader that finds one corrupted takes the next.
+	SelectHeads = "SELECT " + headColumns + " FROM snapshot_heads ORDER BY generation DESC, watermark_sum DESC, as_of DESC LIMIT 20"
 	SelectRows = "SELECT " + rowColumns + " FROM snapshot_rows WHERE snapshot_id = ?"
 	InsertHead = "INSERT INTO snapshot_heads (" + headColumns + ")"
 	InsertRows = "INSERT INTO snapshot_rows (snapshot_id, as_of, " + rowColumns + ")"

@@ -5,7 +5,6 @@ package poll
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -46,6 +45,9 @@ type Poller struct {
 	mu     sync.Mutex // guards recent
 	recent *fold.Recent
 	keep   time.Duration
+
+	corrupted sync.Map // ids of snapshots that were passed over
+	refused   atomic.Int64
 
 	versions sync.Map // model -> *atomic.Uint64: counts its own attempts
 	usage    usages
@@ -142,54 +144,126 @@ func (p *Poller) ask(ctx context.Context) error {
 	if err := p.measure(ctx); err != nil {
 		return fmt.Errorf("asking ClickHouse for the time: %w", err)
 	}
-	var stored snapshot.StoredHead
-	err := p.conn.QueryRow(ctx, snapshot.SelectHead).Scan(stored.Targets()...)
-	if errors.Is(err, sql.ErrNoRows) {
-		p.trim(nil)
+	heads, err := p.heads(ctx)
+	if err != nil {
+		return err
+	}
+	var corrupted error
+	for i := range heads {
+		set, err := p.assemble(ctx, &heads[i])
+		switch {
+		case errors.Is(err, errCorrupted):
+			p.refuse(heads[i].ID, err)
+			if corrupted == nil {
+				corrupted = err
+			}
+			continue
+		case err != nil:
+			return err
+		}
+		if set == nil { // not newer than the one in use, nor are those behind it
+			break
+		}
+		p.swap(set)
 		return nil
 	}
-	if err != nil {
-		return fmt.Errorf("reading the snapshot's head: %w", err)
+	var covered map[int]int64
+	if set := p.loaded.Load().set; set != nil {
+		covered = set.Head.Watermarks
 	}
+	p.trim(covered)
+	return corrupted
+}
+
+// errCorrupted says that a snapshot is not what its head says, whoever reads it.
+var errCorrupted = errors.New("the snapshot is corrupted")
+
+// earlyHead is how far ahead of ClickHouse's clock, which made it, a head may be.
+const earlyHead = time.Minute
+
+// heads reads the newest heads, the newest first.
+func (p *Poller) heads(ctx context.Context) ([]snapshot.StoredHead, error) {
+	rows, err := p.conn.Query(ctx, snapshot.SelectHeads)
+	if err != nil {
+		return nil, fmt.Errorf("reading the heads of snapshots: %w", err)
+	}
+	defer rows.Close()
+	var heads []snapshot.StoredHead
+	for rows.Next() {
+		var stored snapshot.StoredHead
+		if err := rows.Scan(stored.Targets()...); err != nil {
+			return nil, fmt.Errorf("reading the heads of snapshots: %w", err)
+		}
+		heads = append(heads, stored)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("reading the heads of snapshots: %w", err)
+	}
+	return heads, nil
+}
+
+// assemble reads the snapshot of a head; nil if it is not newer than the one in use.
+func (p *Poller) assemble(ctx context.Context, stored *snapshot.StoredHead) (*snapshot.Set, error) {
 	head, err := stored.Head()
 	if err != nil {
-		return err
+		return nil, fmt.Errorf("%w: %w", errCorrupted, err)
+	}
+	if ahead := head.AsOf.Sub(p.Now()); ahead > earlyHead {
+		return nil, fmt.Errorf("%w: snapshot head %s: as_of %s is %s ahead", errCorrupted, head.ID, head.AsOf.Format(time.RFC3339), ahead.Round(time.Second))
 	}
 	if set := p.loaded.Load().set; set != nil && !snapshot.Newer(head, set.Head) {
-		p.trim(set.Head.Watermarks)
-		return nil
+		return nil, nil
 	}
-	set, err := p.read(ctx, head)
+	rows, err := p.read(ctx, head)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	set, err := snapshot.Assemble(head, rows)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errCorrupted, err)
+	}
+	return set, nil
+}
+
+// refuse counts and names a corrupted snapshot, once.
+func (p *Poller) refuse(id string, why error) {
+	if _, known := p.corrupted.LoadOrStore(id, struct{}{}); !known {
+		p.refused.Add(1)
+		p.log.Warn("a snapshot is passed over, the one before it is taken if it is new", "snapshot_id", id, "error", why)
+	}
+}
+
+// Refused is how many corrupted snapshots were passed over.
+func (p *Poller) Refused() int64 { return p.refused.Load() }
+
+// swap takes a snapshot into use.
+func (p *Poller) swap(set *snapshot.Set) {
 	// Swap and cover under one lock: no reading counts an attempt twice or not at all.
 	p.mu.Lock()
 	p.loaded.Store(&loaded{set: set})
 	p.cover(set.Head.Watermarks)
 	p.mu.Unlock()
 	p.versions.Range(func(_, v any) bool { v.(*atomic.Uint64).Add(1); return true })
-	return nil
 }
 
-func (p *Poller) read(ctx context.Context, head snapshot.Head) (*snapshot.Set, error) {
+func (p *Poller) read(ctx context.Context, head snapshot.Head) ([]snapshot.StoredRow, error) {
 	rows, err := p.conn.Query(ctx, snapshot.SelectRows, head.ID)
 	if err != nil {
 		return nil, fmt.Errorf("reading snapshot %s: %w", head.ID, err)
 	}
 	defer rows.Close()
-	stored := make([]snapshot.StoredRow, 0, head.Rows)
+	var stored []snapshot.StoredRow // what the head says of their number may be nonsense
 	for rows.Next() {
 		var r snapshot.StoredRow
 		if err := r.Scan(rows.Scan); err != nil {
-			return nil, fmt.Errorf("reading snapshot %s: %w", head.ID, err)
+			return nil, fmt.Errorf("%w: a row of snapshot %s: %w", errCorrupted, head.ID, err)
 		}
 		stored = append(stored, r)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, fmt.Errorf("reading snapshot %s: %w", head.ID, err)
 	}
-	return snapshot.Assemble(head, stored)
+	return stored, nil
 }
 
 func (p *Poller) measure(ctx context.Context) error {
