@@ -93,6 +93,9 @@ func ship(ctx context.Context, env lifecycle.Env, known []string) error {
 	if err != nil {
 		return fmt.Errorf("shipping %s: %w; what was not sent is still there: run the same again", dir, err)
 	}
+	if report.OtherVersion > 0 {
+		return fmt.Errorf("%d of the directories in %s were written by another version of Turnout and were left untouched: run that version's `turnout spool ship`", report.OtherVersion, dir)
+	}
 	if report.Locked > 0 {
 		return fmt.Errorf("%d of the directories in %s belong to gateways that run and send them themselves; stop those first if %s is to be empty", report.Locked, dir, dir)
 	}
@@ -112,11 +115,14 @@ func reach(ctx context.Context, client *kafkax.Client) error {
 }
 
 func tell(env lifecycle.Env, dir string, r emit.Report) {
-	if r.Directories+r.Locked+r.Sent+r.Interrupted == 0 {
+	if r.Directories+r.Locked+r.Sent+r.Interrupted+r.OtherVersion == 0 {
 		fmt.Fprintf(env.Stdout, "%s holds nothing to send\n", dir)
 		return
 	}
 	fmt.Fprintf(env.Stdout, "%d directories shipped: %d events sent, %d calls marked as interrupted; %d directories in use\n", r.Directories, r.Sent, r.Interrupted, r.Locked)
+	if r.NotEmpty > 0 {
+		fmt.Fprintf(env.Stdout, "%d directories were left: they hold files that are not Turnout's\n", r.NotEmpty)
+	}
 	if r.Corrupt > 0 {
 		fmt.Fprintf(env.Stdout, "%d places could not be read (%d bytes); a call whose end stood there is marked as interrupted\n", r.Corrupt, r.TornBytes)
 	}

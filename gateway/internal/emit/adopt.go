@@ -22,6 +22,7 @@ type adopter struct {
 	root    string
 	spool   *spool
 	waiting []adopted
+	left    map[string]bool // looked at and left for people
 }
 
 // adoptEvery is how often an idle gateway looks for directories whose process has died.
@@ -36,7 +37,7 @@ func (a *adopter) collect() {
 	}
 	for _, e := range entries {
 		path := filepath.Join(a.root, e.Name())
-		if !isPart(e) || path == a.spool.dir.path {
+		if !isPart(e) || path == a.spool.dir.path || a.left[path] {
 			continue
 		}
 		d, err := lockDirectory(path)
@@ -87,6 +88,9 @@ func (a *adopter) run(ctx context.Context, closing <-chan struct{}) {
 			a.metrics.adopted.Inc()
 			report, err := shipDirectory(ctx, d.directory, a.sender)
 			a.spool.adopted.Add(-d.bytes)
+			if report.OtherVersion+report.NotEmpty > 0 {
+				a.left[d.path] = true
+			}
 			if err != nil && ctx.Err() == nil {
 				a.log.Error("an adopted spool directory could not be shipped", "dir", d.path, "error", err)
 			}

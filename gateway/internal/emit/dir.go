@@ -112,6 +112,17 @@ func (d *directory) remove() error {
 	return errors.Join(err, d.lock.Close())
 }
 
+// others lists what is in the directory that no spool put there.
+func (d *directory) others() (names []string) {
+	entries, _ := os.ReadDir(d.path)
+	for _, e := range entries {
+		if e.Name() != lockName {
+			names = append(names, e.Name())
+		}
+	}
+	return names
+}
+
 // leave gives the lock up and keeps what is in the directory for whoever adopts it.
 func (d *directory) leave() error { return d.lock.Close() }
 

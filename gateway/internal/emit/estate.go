@@ -48,6 +48,11 @@ type estate struct {
 func shipDirectory(ctx context.Context, d *directory, s *sender) (Report, error) {
 	e := &estate{dir: d, sender: s, done: seqSet{}, ended: seqSet{}, report: Report{Directories: 1}}
 	err := e.ship(ctx)
+	if errors.Is(err, errOtherVersion) {
+		s.metrics.strange.Inc()
+		s.log.Error("a spool directory is left as it is: another version of Turnout wrote it; run that version on it, or its `turnout spool ship`", "dir", d.path, "error", err)
+		return Report{OtherVersion: 1}, d.leave()
+	}
 	if e.acks != nil {
 		if err == nil {
 			e.acks.remove()
@@ -58,8 +63,17 @@ func shipDirectory(ctx context.Context, d *directory, s *sender) (Report, error)
 	if err != nil {
 		return e.report, errors.Join(fmt.Errorf("shipping %s: %w", d.path, err), d.leave())
 	}
+	if others := d.others(); len(others) > 0 {
+		s.metrics.strange.Inc()
+		s.log.Warn("a spool directory is shipped and left: it holds files that are not Turnout's", "dir", d.path, "files", others)
+		e.report.NotEmpty = 1
+		return e.report, d.leave()
+	}
 	return e.report, d.remove()
 }
+
+// errOtherVersion says that a segment holds frames, and none of this version.
+var errOtherVersion = errors.New("a segment of another version")
 
 func (e *estate) ship(ctx context.Context) error {
 	indexes, err := segmentIndexes(e.dir.path)
@@ -104,12 +118,22 @@ func (e *estate) each(index uint64, flag int, f func(frame) error) (*scanner, er
 			return sc, err
 		}
 	}
+	if sc.good == 0 && otherVersion(file) {
+		return sc, fmt.Errorf("%s: %w", file.Name(), errOtherVersion)
+	}
 	if flag == os.O_RDWR && sc.good < info.Size() {
 		if err := file.Truncate(sc.good); err != nil {
 			return sc, fmt.Errorf("cutting a torn tail: %w", err)
 		}
 	}
 	return sc, nil
+}
+
+// otherVersion says whether a file, which holds no frame that can be read, begins like one.
+func otherVersion(file *os.File) bool {
+	var head [len(magic)]byte
+	n, _ := file.ReadAt(head[:], 0)
+	return n == len(head) && string(head[:len(family)]) == family && string(head[:]) != magic
 }
 
 // read learns what became of the starts. The last segment's tail is cut where it is torn.

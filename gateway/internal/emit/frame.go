@@ -29,7 +29,8 @@ const (
 )
 
 const (
-	magic       = "\xf5TO1"
+	magic       = family + "1"
+	family      = "\xf5TO" // what frames of every version begin with
 	headerBytes = 12
 	prefixBytes = headerBytes + 9
 	maxBody     = 4 << 20

@@ -62,7 +62,7 @@ func open(cfg Config, attempts, requests Writer, log *slog.Logger, m *telemetry.
 	l := &Log{
 		spool:   spool,
 		shipper: &shipper{sender: newSender(attempts, requests, log, metrics), spool: spool},
-		adopter: &adopter{root: cfg.Dir, sender: newSender(attempts, requests, log, metrics), spool: spool},
+		adopter: &adopter{root: cfg.Dir, sender: newSender(attempts, requests, log, metrics), spool: spool, left: map[string]bool{}},
 		metrics: metrics, log: log,
 		closing: make(chan struct{}), stop: stop, shipped: make(chan struct{}), done: make(chan struct{}),
 	}

@@ -6,7 +6,7 @@ type metrics struct {
 	shipped, replayed, dropped, refusedFull telemetry.Counter
 	interrupted, adopted                    telemetry.Counter
 	errors, corrupt, tornBytes, lost        telemetry.Counter
-	misused                                 telemetry.Counter
+	misused, strange                        telemetry.Counter
 	latency                                 telemetry.Histogram
 }
 
@@ -22,6 +22,7 @@ func newMetrics(m *telemetry.Metrics) *metrics {
 		corrupt:     m.Counter("turnout_gateway_spool_corrupt_total", "Torn tails and other places of the spool that could not be read."),
 		tornBytes:   m.Counter("turnout_gateway_spool_corrupt_bytes_total", "Bytes of the spool that could not be read."),
 		lost:        m.Counter("turnout_gateway_events_lost_total", "Finished events that a corrupted spool does not give back."),
+		strange:     m.Counter("turnout_gateway_spool_strange_total", "Spool directories left where they are: another version wrote them, or they hold files that are not Turnout's."),
 		misused:     m.Counter("turnout_gateway_events_misused_total", "Ends without a start; each is a programming mistake."),
 		latency: m.Histogram("turnout_gateway_event_ship_seconds", "From the end of an attempt to Kafka's acknowledgement.",
 			[]float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800}),

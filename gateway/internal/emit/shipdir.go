@@ -21,6 +21,9 @@ type Report struct {
 	Locked      int   // directories left alone: their process runs
 	TornBytes   int64 // that could not be read, cut off where they were the tail
 	Corrupt     int   // places where that was so
+	// Directories that were left: those of another version untouched, those with files that are not
+	// ours after all of ours was sent.
+	OtherVersion, NotEmpty int
 }
 
 // ShipDir sends what dead processes left in dir: a spool directory as Config.Dir names it, or one
@@ -73,4 +76,6 @@ func (r *Report) add(o Report) {
 	r.Interrupted += o.Interrupted
 	r.TornBytes += o.TornBytes
 	r.Corrupt += o.Corrupt
+	r.OtherVersion += o.OtherVersion
+	r.NotEmpty += o.NotEmpty
 }
