@@ -100,6 +100,9 @@ func Run(ctx context.Context, cfg Config, log *slog.Logger) error {
 	return g.Run(ctx)
 }
 
+// nodeClock is the node's clock; tests set it wrong.
+var nodeClock = time.Now
+
 // New puts a node together. It touches the disk, for the spool and the resources, and no network.
 // lookup gives the environment variables that secrets and base URLs name.
 func New(cfg Config, log *slog.Logger, lookup func(string) (string, bool)) (_ *Gateway, err error) {
@@ -146,7 +149,7 @@ func New(cfg Config, log *slog.Logger, lookup func(string) (string, bool)) (_ *G
 	if g.ch, err = chx.Open(cfg.ClickHouse); err != nil {
 		return nil, err
 	}
-	g.poller = poll.New(g.ch, cfg.PollInterval, time.Now, log)
+	g.poller = poll.New(g.ch, cfg.PollInterval, nodeClock, log)
 	if g.state, err = state.New(state.Config{NodeID: cfg.NodeID, HashKey: hashKey, Now: g.poller.Now, Log: log}); err != nil {
 		return nil, err
 	}
