@@ -23,9 +23,11 @@ import (
 	"turnout/gateway/internal/poll"
 	"turnout/gateway/internal/provider"
 	"turnout/gateway/internal/provider/anthropic"
+	"turnout/gateway/internal/provider/azure"
 	"turnout/gateway/internal/provider/bedrock"
 	"turnout/gateway/internal/provider/gemini"
 	"turnout/gateway/internal/provider/openai"
+	"turnout/gateway/internal/provider/vertex"
 	"turnout/gateway/internal/state"
 	"turnout/gateway/internal/tenant"
 	"turnout/internal/chx"
@@ -131,6 +133,8 @@ func New(cfg Config, log *slog.Logger, lookup func(string) (string, bool)) (_ *G
 		resource.ProtocolOpenAI:    openai.New(g.upstream, "turnout/"+lifecycle.Version, time.Now),
 		resource.ProtocolAnthropic: anthropic.New(g.upstream, "turnout/"+lifecycle.Version, time.Now),
 		resource.ProtocolGemini:    gemini.New(g.upstream, "turnout/"+lifecycle.Version, time.Now),
+		resource.ProtocolAzure:     azure.New(g.upstream, "turnout/"+lifecycle.Version, time.Now),
+		resource.ProtocolVertex:    vertex.New(g.upstream, "turnout/"+lifecycle.Version, time.Now),
 		resource.ProtocolBedrock:   bedrock.New(g.upstream, "turnout/"+lifecycle.Version, time.Now),
 	}
 	g.versions = newVersions(filepath.Join(filepath.Dir(filepath.Clean(cfg.Spool.Dir)), "versions"), log)

@@ -59,6 +59,7 @@ var vendors = map[string][]string{
 	"github.com/goccy/go-yaml":         {"schemas/resource"},
 	"github.com/fsnotify/fsnotify":     {"gateway/internal/tenant"},
 	"github.com/aws/":                  {"gateway/internal/provider/bedrock"},
+	"golang.org/x/oauth2":              {"gateway/internal/provider/vertex"},
 }
 
 // walls: a package under the key may not import a package under the values.

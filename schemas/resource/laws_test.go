@@ -183,6 +183,21 @@ func TestVersions(t *testing.T) {
 	}
 }
 
+// Azure's base URLs alone may say which version of the API is meant.
+func TestAzureBaseURLsNameAVersion(t *testing.T) {
+	for base, want := range map[string]bool{
+		"https://x.openai.azure.com?api-version=2024-10-21": true, "https://x.openai.azure.com/openai/v1?api-version=preview": true,
+		"https://x.openai.azure.com?api-version=": false, "https://x.openai.azure.com?api-version=1&key=2": false, "https://x.openai.azure.com?key=secret": false,
+	} {
+		if err := (&Provider{Protocol: ProtocolAzure}).CheckBaseURL(base); (err == nil) != want {
+			t.Errorf("azure, %s: %v", base, err)
+		}
+		if err := (&Provider{Protocol: ProtocolOpenAI}).CheckBaseURL(base); err == nil {
+			t.Errorf("openai, %s: accepted", base)
+		}
+	}
+}
+
 func TestCheckBaseURL(t *testing.T) {
 	for _, good := range []string{"https://api.openai.com/v1", "https://${AZURE_RESOURCE_NAME}.openai.azure.com", "https://bedrock-runtime.{region}.amazonaws.com", "http://8.8.8.8"} {
 		if err := CheckBaseURL(good, false); err != nil {

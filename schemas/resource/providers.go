@@ -10,6 +10,9 @@ import (
 	"strings"
 )
 
+// apiVersion is the query that Azure's base URLs may end in.
+var apiVersion = regexp.MustCompile(`\?api-version=[0-9A-Za-z.-]+$`)
+
 func (o *fields) provider() {
 	p := Provider{HTTP: 1}
 	o.id(KindProvider, &p.ID)
@@ -19,7 +22,7 @@ func (o *fields) provider() {
 	}
 	o.bool("allow_private", &p.AllowPrivate)
 	if c, ok := o.need("base_url", "such as https://api.groq.com/openai/v1"); ok && c.is(text) {
-		if err := CheckBaseURL(c.node.value, p.AllowPrivate); err != nil {
+		if err := p.CheckBaseURL(c.node.value); err != nil {
 			c.fail("%s", err)
 		}
 		p.BaseURL = strings.TrimRight(c.node.value, "/")
@@ -111,6 +114,14 @@ func (o *fields) forwardHeaders(into *[]string) {
 }
 
 var placeholder = regexp.MustCompile(`\$\{[A-Za-z_][A-Za-z0-9_]*\}|\{region\}`)
+
+// CheckBaseURL refuses what is no base URL of this provider.
+func (p *Provider) CheckBaseURL(base string) error {
+	if p.Protocol == ProtocolAzure {
+		base = apiVersion.ReplaceAllString(base, "")
+	}
+	return CheckBaseURL(base, p.AllowPrivate)
+}
 
 // CheckBaseURL refuses what is no base URL of a provider. ${NAME} stands for an environment variable
 // and {region} for the region of a mapping. Addresses that are written out are checked here; names

@@ -127,6 +127,9 @@ func (p *plans) build(project *tenant.Project, model *catalog.Model, endpoint st
 			continue
 		}
 		target := p.target(c.Provider, c.Region, adapter)
+		if publisher, ok := adapter.(provider.Publisher); ok {
+			adapter = publisher.Of(c.Mapping.Upstream)
+		}
 		offer := adapter.Offer(endpoint, target)
 		if !offer.OK {
 			continue

@@ -40,6 +40,12 @@ type Placer interface {
 	PlaceURL(base, region string) string
 }
 
+// Publisher is an adapter whose upstreams serve models of several makers, each in its own protocol.
+type Publisher interface {
+	// Of is the adapter that offers and serves a model, by the provider's name for it.
+	Of(upstreamModel string) Adapter
+}
+
 // Timeouts of one attempt, resolved: provider, mapping and project merged, the extra time for long
 // prompts and reasoning models (routing.md 6) included. Zero means no limit of its own.
 type Timeouts struct {

@@ -165,7 +165,7 @@ func (b *builder) baseURL(p *resource.Provider) (string, error) {
 	if len(missing) > 0 {
 		return "", fmt.Errorf("the environment variable %s is not set", strings.Join(missing, ", "))
 	}
-	if err := resource.CheckBaseURL(base, p.AllowPrivate); err != nil {
+	if err := p.CheckBaseURL(base); err != nil {
 		return "", err
 	}
 	return strings.TrimRight(base, "/"), nil

@@ -23,17 +23,26 @@ const version = "2023-06-01"
 // Adapter is a provider.Adapter.
 type Adapter struct {
 	client   wire.Client
+	host     wire.Host
 	protocol bridge.Protocol
 }
 
 // New returns an adapter; agent is the User-Agent upstreams see, now the clock that HTTP dates in
 // Retry-After are read by.
 func New(transports *provider.Transports, agent string, now func() time.Time) *Adapter {
-	a := &Adapter{client: wire.Client{Transports: transports, Agent: agent, Now: now}}
+	return NewAt(wire.Host{}, wire.Client{Transports: transports, Agent: agent, Now: now})
+}
+
+// NewAt returns an adapter for where Messages is spoken as host says, its calls made by client.
+func NewAt(host wire.Host, client wire.Client) *Adapter {
+	a := &Adapter{client: client, host: host}
 	a.protocol = bridge.Protocol{
-		Path:     func(*provider.Call) string { return path },
-		Header:   a.header,
-		Append:   messages.Append,
+		Path:   func(call *provider.Call) string { return a.host.At(call, path) },
+		Header: a.header,
+		Append: func(dst []byte, r *llm.Request, s llm.Sending) ([]byte, []string) {
+			body, stripped := messages.Append(dst, r, s)
+			return a.host.Sent(body), stripped
+		},
 		Response: messages.DecodeResponse,
 		Decoder:  func(limit int64) bridge.Decoder { return messages.NewDecoder(limit) },
 	}
@@ -65,7 +74,7 @@ func (a *Adapter) Complete(ctx context.Context, call *provider.Call) (*provider.
 	w := provider.NewWatch(ctx, call.Timeouts.Total)
 	defer w.Stop()
 	defer func() { call.Timing.Total = w.Elapsed() }()
-	resp, failure := a.client.Post(w, call, path, a.header(call), appendBody(nil, call), provider.LimitFirstByte, call.Timeouts.FirstByte)
+	resp, failure := a.client.Post(w, call, a.host.At(call, path), a.header(call), a.host.Sent(appendBody(nil, call)), provider.LimitFirstByte, call.Timeouts.FirstByte)
 	if failure != nil {
 		return nil, failure
 	}
@@ -85,11 +94,11 @@ func (a *Adapter) Stream(ctx context.Context, call *provider.Call) (provider.Str
 		return bridge.Stream(ctx, &a.client, call, &a.protocol)
 	}
 	w := provider.NewWatch(ctx, call.Timeouts.Total)
-	return a.client.Open(w, call, path, a.header(call), appendBody(nil, call), newRelay(call))
+	return a.client.Open(w, call, a.host.At(call, path), a.header(call), a.host.Sent(appendBody(nil, call)), newRelay(call))
 }
 
 func (a *Adapter) header(call *provider.Call) http.Header {
-	h := wire.Header(call, a.client.Agent, "X-Api-Key", call.Secret)
+	h := a.host.Header(call, a.client.Agent, "X-Api-Key", call.Secret)
 	delete(h, "Openai-Beta")
 	if len(h["Anthropic-Version"]) == 0 {
 		h["Anthropic-Version"] = []string{version}

@@ -28,7 +28,7 @@ func TestConformance(t *testing.T) {
 	for model, folder := range map[string]string{"us.anthropic.claude-sonnet-4-5-20250929-v1:0": "", "amazon.nova-2-lite-v1:0": "nova"} {
 		providertest.Run(t, &providertest.Protocol{
 			New: newAdapter, Path: "/model/" + model + "/converse", StreamPath: "/model/" + model + "/converse-stream", Model: model,
-			Golden: folder, About: map[string]string{"": "Claude on Bedrock", "nova": "Nova on Bedrock"}[folder], Plain: plain, Events: events, Failed: failed, FailedEvent: exception("internalServerException", "The system encountered an unexpected error during processing."),
+			Golden: folder, About: map[string]string{"": "Claude on Bedrock", "nova": "Nova on Bedrock"}[folder], Speech: providertest.Speech{Plain: plain, Events: events, Failed: failed, FailedEvent: exception("internalServerException", "The system encountered an unexpected error during processing.")},
 		})
 	}
 }

@@ -46,7 +46,7 @@ func regionOf(at *url.URL, target *provider.Target) string {
 
 // sign puts AWS's signature of version 4 into the header, unless the credential is an API key. Signed are
 // the host, the content type and what AWS demands: headers that something on the way may touch are not.
-func (a *Adapter) sign(call *provider.Call, at *url.URL, header http.Header, body []byte) *llm.Error {
+func (a *Adapter) sign(_ *provider.Watch, call *provider.Call, at *url.URL, header http.Header, body []byte) *llm.Error {
 	keys, bearer := keysOf(call.Secret)
 	if bearer {
 		return nil

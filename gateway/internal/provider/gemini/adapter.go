@@ -19,15 +19,21 @@ import (
 // Adapter is a provider.Adapter.
 type Adapter struct {
 	client   wire.Client
+	host     wire.Host
 	protocol bridge.Protocol
 }
 
 // New returns an adapter; agent is the User-Agent upstreams see, now the clock that HTTP dates in
 // Retry-After are read by.
 func New(transports *provider.Transports, agent string, now func() time.Time) *Adapter {
-	a := &Adapter{client: wire.Client{Transports: transports, Agent: agent, Now: now}}
+	return NewAt(wire.Host{}, wire.Client{Transports: transports, Agent: agent, Now: now})
+}
+
+// NewAt returns an adapter for where generateContent is spoken as host says, its calls made by client.
+func NewAt(host wire.Host, client wire.Client) *Adapter {
+	a := &Adapter{client: client, host: host}
 	a.protocol = bridge.Protocol{
-		Path:     path,
+		Path:     func(call *provider.Call) string { return a.host.At(call, path(call)) },
 		Header:   a.header,
 		Append:   gemini.Append,
 		Response: gemini.DecodeResponse,
@@ -68,7 +74,7 @@ func (a *Adapter) Stream(ctx context.Context, call *provider.Call) (provider.Str
 }
 
 func (a *Adapter) header(call *provider.Call) http.Header {
-	h := wire.Header(call, a.client.Agent, "X-Goog-Api-Key", call.Secret)
+	h := a.host.Header(call, a.client.Agent, "X-Goog-Api-Key", call.Secret)
 	for _, name := range [...]string{"Openai-Beta", "Anthropic-Beta", "Anthropic-Version"} {
 		delete(h, name)
 	}

@@ -2,8 +2,6 @@ package gemini
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -27,58 +25,9 @@ func TestConformance(t *testing.T) {
 				return New(transports, "turnout/test", func() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) })
 			},
 			Base: "/v1beta", Path: "/models/" + model + ":generateContent", StreamPath: "/models/" + model + ":streamGenerateContent", Model: model,
-			Golden: folder, About: map[string]string{"": "Gemini 2.5", "third": "Gemini 3"}[folder], NoMarker: true, Plain: plain, Events: events, Failed: failed, FailedEvent: "data: " + failed + "\n\n",
+			Golden: folder, About: map[string]string{"": "Gemini 2.5", "third": "Gemini 3"}[folder], NoMarker: true, Speech: providertest.Gemini,
 		})
 	}
-}
-
-const failed = `{"error":{"code":500,"message":"An internal error has occurred","status":"INTERNAL"}}`
-
-var reasons = map[llm.Finish]string{llm.FinishStop: "STOP", llm.FinishTools: "STOP", llm.FinishLength: "MAX_TOKENS", llm.FinishFilter: "SAFETY"}
-
-func quoted(s string) string {
-	b, _ := json.Marshal(s)
-	return string(b)
-}
-
-func usage(u llm.Usage) string {
-	if u.Source == "" {
-		return ""
-	}
-	return fmt.Sprintf(`,"usageMetadata":{"promptTokenCount":%d,"cachedContentTokenCount":%d,"candidatesTokenCount":%d,"totalTokenCount":%d}`,
-		u.InputTokens, u.CachedInputTokens, u.OutputTokens, u.InputTokens+u.OutputTokens)
-}
-
-func parts(s providertest.Said) (out []string) {
-	if s.Thinking != "" {
-		out = append(out, `{"text":`+quoted(s.Thinking)+`,"thought":true}`)
-	}
-	if s.Text != "" {
-		half := strings.LastIndexByte(s.Text, ' ') + 1
-		out = append(out, `{"text":`+quoted(s.Text[:half])+`}`, `{"text":`+quoted(s.Text[half:])+`}`)
-	}
-	for _, c := range s.Calls {
-		out = append(out, fmt.Sprintf(`{"functionCall":{"id":%q,"name":%q,"args":%s},"thoughtSignature":"c2ln"}`, c.ID, c.Name, c.Arguments))
-	}
-	return out
-}
-
-func answer(parts, finish, usage string) string {
-	if finish != "" {
-		finish = `,"finishReason":"` + finish + `"`
-	}
-	return `{"candidates":[{"content":{"role":"model","parts":[` + parts + `]}` + finish + `,"index":0}]` + usage + `,"modelVersion":"m","responseId":"r1"}`
-}
-
-func plain(s providertest.Said) string {
-	return answer(strings.Join(parts(s), ","), reasons[s.Finish], usage(s.Usage))
-}
-
-func events(s providertest.Said) (out []string) {
-	for _, p := range parts(s) {
-		out = append(out, "data: "+answer(p, "", usage(s.Usage))+"\r\n\r\n")
-	}
-	return append(out, "data: "+answer(`{"text":""}`, reasons[s.Finish], usage(s.Usage))+"\r\n\r\n")
 }
 
 // What Google says in ways of its own.
@@ -118,7 +67,7 @@ func newProtocol(t *testing.T) func(body string) (*llm.Response, error) {
 // Without alt=sse a stream comes as one JSON array.
 func TestStreamsAskForEvents(t *testing.T) {
 	said := providertest.Said{Text: "Hello there", Finish: llm.FinishStop}
-	up := upstream.New(t, `200 sse body:`+strconv.Quote(strings.Join(events(said), "")))
+	up := upstream.New(t, `200 sse body:`+strconv.Quote(strings.Join(providertest.Gemini.Events(said), "")))
 	body := []byte(`{"model":"m","stream":true,"messages":[{"role":"user","content":"x"}]}`)
 	facts, failed := llm.ParseChat(body)
 	if failed != nil {

@@ -22,6 +22,7 @@ import (
 // Adapter is a provider.Adapter.
 type Adapter struct {
 	client   wire.Client
+	host     wire.Host
 	protocol bridge.Protocol // for what is not passed through
 }
 
@@ -30,9 +31,14 @@ const chatPath = "chat/completions"
 // New returns an adapter; agent is the User-Agent upstreams see ("turnout/1.2.3"), now the clock that
 // HTTP dates in Retry-After are read by.
 func New(transports *provider.Transports, agent string, now func() time.Time) *Adapter {
-	a := &Adapter{client: wire.Client{Transports: transports, Agent: agent, Now: now}}
+	return NewAt(wire.Host{}, transports, agent, now)
+}
+
+// NewAt returns an adapter for where OpenAI's protocol is spoken as host says.
+func NewAt(host wire.Host, transports *provider.Transports, agent string, now func() time.Time) *Adapter {
+	a := &Adapter{client: wire.Client{Transports: transports, Agent: agent, Now: now}, host: host}
 	a.protocol = bridge.Protocol{
-		Path:   func(*provider.Call) string { return chatPath },
+		Path:   func(call *provider.Call) string { return a.host.At(call, chatPath) },
 		Header: a.header,
 		Append: chat.Append,
 		Sending: func(call *provider.Call, s *llm.Sending) {
@@ -90,7 +96,7 @@ func (a *Adapter) plain(ctx context.Context, call *provider.Call, path string, p
 	w := provider.NewWatch(ctx, call.Timeouts.Total)
 	defer w.Stop()
 	defer func() { call.Timing.Total = w.Elapsed() }()
-	resp, failure := a.client.Post(w, call, path, a.header(call), appendBody(nil, call), provider.LimitFirstByte, call.Timeouts.FirstByte)
+	resp, failure := a.client.Post(w, call, a.host.At(call, path), a.header(call), appendBody(nil, call), provider.LimitFirstByte, call.Timeouts.FirstByte)
 	if failure != nil {
 		return nil, failure
 	}
@@ -109,12 +115,12 @@ func (a *Adapter) Stream(ctx context.Context, call *provider.Call) (provider.Str
 	switch {
 	case call.Endpoint == attempt.EndpointResponses && speaksResponses(call.Target):
 		w := provider.NewWatch(ctx, call.Timeouts.Total)
-		return a.client.Open(w, call, responsesPath, a.header(call), appendBody(nil, call), &responseRelay{call: call})
+		return a.client.Open(w, call, a.host.At(call, responsesPath), a.header(call), appendBody(nil, call), &responseRelay{call: call})
 	case call.Endpoint != attempt.EndpointChat:
 		return bridge.Stream(ctx, &a.client, call, &a.protocol)
 	}
 	w := provider.NewWatch(ctx, call.Timeouts.Total)
-	resp, failure := a.client.Post(w, call, chatPath, a.header(call), appendBody(nil, call), provider.LimitFirstOutput, call.Timeouts.FirstOutput)
+	resp, failure := a.client.Post(w, call, a.host.At(call, chatPath), a.header(call), appendBody(nil, call), provider.LimitFirstOutput, call.Timeouts.FirstOutput)
 	if failure == nil {
 		var body io.Reader
 		if body, failure = wire.Decoded(resp); failure == nil {
@@ -135,7 +141,7 @@ func (a *Adapter) Stream(ctx context.Context, call *provider.Call) (provider.Str
 
 // header makes the header of a call; what is Anthropic's stays with the client.
 func (a *Adapter) header(call *provider.Call) http.Header {
-	h := wire.Header(call, a.client.Agent, "Authorization", "Bearer "+call.Secret)
+	h := a.host.Header(call, a.client.Agent, "Authorization", "Bearer "+call.Secret)
 	delete(h, "Anthropic-Beta")
 	delete(h, "Anthropic-Version")
 	return h

@@ -34,12 +34,7 @@ type Protocol struct {
 	// Base is the path of the base URL; Path and StreamPath are where calls must go.
 	Base, Path, StreamPath string
 	Model                  string // as the upstream calls it
-	// Plain and Events are an answer in the protocol; the last events are Tail in number and may be missing
-	// without harm.
-	Plain  func(s Said) string
-	Events func(s Said) []string
-	// Failed is an error as a body, FailedEvent as an event.
-	Failed, FailedEvent string
+	Speech
 	// Endpoints are what the upstream speaks itself, where that is not what its protocol is known for.
 	Endpoints []string
 	// NoMarker: the last event is the finish itself; there is no end marker that could be missing.

@@ -31,7 +31,8 @@ type Client struct {
 	// Events reads the events of streams; nil: server-sent ones.
 	Events func(io.Reader) Events
 	// Sign adds to the header what depends on address and body; nil: nothing does.
-	Sign func(call *provider.Call, at *url.URL, header http.Header, body []byte) *llm.Error
+	// It may block until the attempt's context ends.
+	Sign func(w *provider.Watch, call *provider.Call, at *url.URL, header http.Header, body []byte) *llm.Error
 }
 
 // Post makes the call and returns its response if the status is a success. Until the response header is
@@ -43,7 +44,7 @@ func (c *Client) Post(w *provider.Watch, call *provider.Call, path string, heade
 		return nil, &llm.Error{Class: attempt.NetworkError, Message: err.Error()}
 	}
 	if c.Sign != nil {
-		if failure := c.Sign(call, route.URL(path), header, body); failure != nil {
+		if failure := c.Sign(w, call, route.URL(path), header, body); failure != nil {
 			return nil, failure
 		}
 	}

@@ -1,0 +1,313 @@
+package vertex
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"turnout/gateway/internal/provider"
+	"turnout/gateway/internal/provider/providertest"
+	"turnout/gateway/llm"
+	"turnout/internal/testkit/upstream"
+	"turnout/schemas/attempt"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const base = "/v1/projects/my-project/locations/global"
+
+func TestConformance(t *testing.T) {
+	of := func(model string) func(*provider.Transports) provider.Adapter {
+		return func(transports *provider.Transports) provider.Adapter {
+			return New(transports, "turnout/test", func() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) }).Of(model)
+		}
+	}
+	const claude, gemini = "claude-sonnet-4-5@20250929", "gemini-2.5-pro"
+	providertest.Run(t, &providertest.Protocol{
+		New: of(claude), Base: base, Path: "/publishers/anthropic/models/" + claude + ":rawPredict", StreamPath: "/publishers/anthropic/models/" + claude + ":streamRawPredict",
+		Model: claude, Native: attempt.EndpointMessages, Golden: "claude", About: "Claude on Vertex", Speech: providertest.Messages,
+	})
+	providertest.Run(t, &providertest.Protocol{
+		New: of(gemini), Base: base, Path: "/publishers/google/models/" + gemini + ":generateContent", StreamPath: "/publishers/google/models/" + gemini + ":streamGenerateContent",
+		Model: gemini, About: "Gemini 2.5 on Vertex", NoMarker: true, Speech: providertest.Gemini,
+	})
+}
+
+var said = providertest.Said{Text: "Hello there", Finish: llm.FinishStop}
+
+// call sends one request on Messages.
+func call(t *testing.T, a *Adapter, url, model, secret, body string) *llm.Error {
+	t.Helper()
+	facts, wrong := llm.ParseMessages([]byte(body))
+	if wrong != nil {
+		t.Fatal(wrong)
+	}
+	c := &provider.Call{
+		Endpoint: attempt.EndpointMessages, Facts: facts, Body: []byte(body), Model: "m", UpstreamModel: model, Secret: secret,
+		Header: http.Header{"Anthropic-Version": {"2023-06-01"}, "Anthropic-Beta": {"context-1m-2025-08-07"}, "Openai-Beta": {"x"}},
+		Target: &provider.Target{Provider: "p", BaseURL: url + base, AllowPrivate: true},
+	}
+	if facts.Stream {
+		s, failure := a.Stream(context.Background(), c)
+		if failure == nil {
+			s.Close()
+		}
+		return failure
+	}
+	answer, failure := a.Complete(context.Background(), c)
+	if failure == nil {
+		answer.Release()
+	}
+	return failure
+}
+
+func newAdapter(t *testing.T, now func() time.Time) *Adapter {
+	transports := provider.NewTransports(nil)
+	a := New(transports, "turnout/test", now)
+	t.Cleanup(func() {
+		transports.CloseIdle()
+		a.tokens.client.CloseIdleConnections()
+	})
+	return a
+}
+
+// Messages for Claude keep every byte but the model, which goes into the path, and say the version in
+// the body.
+func TestClaudesBytesStay(t *testing.T) {
+	const before = `{"max_tokens":9,  "model":"m","x_unknown":{"a":[1, 2]},"system":[{"type":"text","text":"s","cache_control":{"type":"ephemeral","ttl":"1h"}}],"messages":[{"role":"user","content":"q"},{"role":"assistant","content":[{"type":"thinking","thinking":"t","signature":"c2ln"},{"type":"text","text":"a"}]},{"role":"user","content":"x"}]}`
+	up := upstream.New(t, "200 json:"+strconv.Quote(providertest.Messages.Plain(said)))
+	if failure := call(t, newAdapter(t, time.Now), up.URL, "claude-sonnet-4-5", "ya29.token", before); failure != nil {
+		t.Fatal(failure)
+	}
+	sent := up.Calls()[0]
+	if want := strings.Replace(before, `"model":"m"`, `"anthropic_version":"vertex-2023-10-16"`, 1); string(sent.Body) != want {
+		t.Errorf("sent\n%s, want\n%s", sent.Body, want)
+	}
+	if sent.Header.Get("Authorization") != "Bearer ya29.token" || sent.Header.Get("X-Api-Key")+sent.Header.Get("Anthropic-Version")+sent.Header.Get("Openai-Beta") != "" {
+		t.Errorf("header %v", sent.Header)
+	}
+	if sent.Header.Get("Anthropic-Beta") != "context-1m-2025-08-07" {
+		t.Errorf("betas are lost: %v", sent.Header)
+	}
+	for body, want := range map[string]string{
+		`{"anthropic_version":"vertex-2023-10-16","model":"m","a":1}`: `{"anthropic_version":"vertex-2023-10-16","a":1}`,
+		`{"model":"m"}`:       `{"anthropic_version":"vertex-2023-10-16"}`,
+		`{"a":{"model":"m"}}`: `{"a":{"model":"m"}}`,
+	} {
+		if got := string(claudeBody([]byte(body))); got != want {
+			t.Errorf("%s became %s, want %s", body, got, want)
+		}
+	}
+}
+
+func FuzzClaudeBody(f *testing.F) {
+	f.Add(`{"model":"m","messages":[]}`)
+	f.Add(`{"anthropic_version":"x" , "model" : "m"}`)
+	f.Fuzz(func(t *testing.T, body string) {
+		var before map[string]json.RawMessage
+		if json.Unmarshal([]byte(body), &before) != nil || before == nil {
+			return
+		}
+		if _, wrong := llm.ParseMessages([]byte(body)); wrong != nil {
+			return // no such body comes here
+		}
+		var after map[string]json.RawMessage
+		if err := json.Unmarshal(claudeBody([]byte(body)), &after); err != nil {
+			t.Fatalf("%q became no JSON: %v", body, err)
+		}
+		if _, ok := after["model"]; ok || after["anthropic_version"] == nil {
+			t.Fatalf("%q became %v", body, after)
+		}
+	})
+}
+
+func TestPlaces(t *testing.T) {
+	a := newAdapter(t, time.Now)
+	const catalogued = "https://aiplatform.googleapis.com/v1/projects/p/locations/{region}"
+	for region, want := range map[string]string{
+		"":             "https://aiplatform.googleapis.com/v1/projects/p/locations/global",
+		"global":       "https://aiplatform.googleapis.com/v1/projects/p/locations/global",
+		"europe-west4": "https://europe-west4-aiplatform.googleapis.com/v1/projects/p/locations/europe-west4",
+	} {
+		if got := a.PlaceURL(catalogued, region); got != want {
+			t.Errorf("%s: %s, want %s", region, got, want)
+		}
+	}
+	for model, want := range map[string]provider.Adapter{
+		"claude-opus-4-1@20250805": a.anthropic, "publishers/anthropic/models/x": a.anthropic, "gemini-2.5-pro": a.google, "publishers/meta/models/llama": a.google,
+	} {
+		if a.Of(model) != want {
+			t.Errorf("%s is served by the wrong protocol", model)
+		}
+	}
+	if path := google(nil, "publishers/meta/models/llama:generateContent"); path != "publishers/meta/models/llama:generateContent" {
+		t.Error(path)
+	}
+}
+
+// account is a service account whose tokens come from url.
+func account(t *testing.T, url string) string {
+	t.Helper()
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := json.Marshal(map[string]string{
+		"type": "service_account", "client_email": "gw@my-project.iam.gserviceaccount.com", "private_key_id": "k1",
+		"private_key": string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})), "token_uri": url,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
+const body = `{"model":"m","max_tokens":9,"messages":[{"role":"user","content":"x"}]}`
+
+// A token is fetched once for all who need it, used until a minute before it expires, and fetched again.
+func TestTokensOfServiceAccounts(t *testing.T) {
+	var fetched atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.FormValue("grant_type") != "urn:ietf:params:oauth:grant-type:jwt-bearer" || strings.Count(r.FormValue("assertion"), ".") != 2 {
+			t.Errorf("asked with %v", r.Form)
+		}
+		time.Sleep(50 * time.Millisecond)
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"access_token":"ya29.%d","token_type":"Bearer","expires_in":3600}`, fetched.Add(1))
+	}))
+	defer server.Close()
+	var later atomic.Int64
+	a := newAdapter(t, func() time.Time { return time.Now().Add(time.Duration(later.Load())) })
+	up := upstream.New(t, "200 json:"+strconv.Quote(providertest.Messages.Plain(said)))
+	secret := account(t, server.URL)
+	var all sync.WaitGroup
+	for range 10 {
+		all.Go(func() {
+			if failure := call(t, a, up.URL, "claude-sonnet-4-5", secret, body); failure != nil {
+				t.Error(failure)
+			}
+		})
+	}
+	all.Wait()
+	if fetched.Load() != 1 {
+		t.Errorf("%d tokens for ten calls", fetched.Load())
+	}
+	later.Store(int64(59*time.Minute + time.Second))
+	if failure := call(t, a, up.URL, "claude-sonnet-4-5", secret, body); failure != nil {
+		t.Fatal(failure)
+	}
+	calls := up.Calls()
+	if first, last := calls[0].Header.Get("Authorization"), calls[10].Header.Get("Authorization"); first != "Bearer ya29.1" || last != "Bearer ya29.2" {
+		t.Errorf("%s, then %s", first, last)
+	}
+}
+
+// What goes wrong before there is a token is a failure of that attempt, without a call of the model and
+// without a word of the secret.
+func TestNoToken(t *testing.T) {
+	status, answer := http.StatusBadRequest, `{"error":"invalid_grant","error_description":"Invalid JWT Signature. -----BEGIN"}`
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		_, _ = w.Write([]byte(answer))
+	}))
+	defer server.Close()
+	gone := httptest.NewServer(http.NotFoundHandler())
+	gone.Close()
+	for name, tc := range map[string]struct {
+		status int
+		secret string
+		want   attempt.Outcome
+		bad    bool
+	}{
+		"refused":                   {http.StatusBadRequest, account(t, server.URL), attempt.GatewayError, true},
+		"unauthorized":              {http.StatusUnauthorized, account(t, server.URL), attempt.GatewayError, true},
+		"out of order":              {http.StatusServiceUnavailable, account(t, server.URL), attempt.UpstreamError, false},
+		"redirected":                {http.StatusFound, account(t, server.URL), attempt.UpstreamError, false},
+		"nobody there":              {0, account(t, gone.URL), attempt.NetworkError, false},
+		"tokens from somebody else": {0, account(t, "https://googleapis.com.example.net/token"), attempt.GatewayError, true},
+		"another kind of JSON":      {0, `{"type":"authorized_user","client_id":"c","client_secret":"verysecretindeed","refresh_token":"r"}`, attempt.GatewayError, true},
+		"broken JSON":               {0, `{"type":"service_account"`, attempt.GatewayError, true},
+	} {
+		if tc.status != 0 {
+			status = tc.status
+		}
+		up := upstream.New(t, "500")
+		failure := call(t, newAdapter(t, time.Now), up.URL, "claude-sonnet-4-5", tc.secret, body)
+		if failure == nil || failure.Class != tc.want || failure.InvalidKey != tc.bad || len(up.Calls()) != 0 {
+			t.Errorf("%s: %+v after %d calls, want %s", name, failure, len(up.Calls()), tc.want)
+			continue
+		}
+		if strings.Contains(failure.Message, "BEGIN") || strings.Contains(failure.Message, "verysecret") {
+			t.Errorf("%s: %s", name, failure.Message)
+		}
+	}
+}
+
+func TestTokensComeFromGoogleAlone(t *testing.T) {
+	for url, want := range map[string]bool{
+		"https://oauth2.googleapis.com/token": true, "https://OAUTH2.googleapis.com/token": true, "http://oauth2.googleapis.com/token": false,
+		"https://evilgoogleapis.com/token": false, "https://oauth2.googleapis.com:8443/token": false, "https://u:p@oauth2.googleapis.com/token": false,
+		"http://169.254.169.254/token": false, "http://127.0.0.1:80/token": false, "http://localhost/token": false, "": false,
+	} {
+		if got := trusted(url, false); got != want {
+			t.Errorf("%s: %v", url, got)
+		}
+	}
+	if !trusted("http://127.0.0.1:80/token", true) || trusted("http://10.0.0.1/token", true) {
+		t.Error("loopback where private addresses are allowed, and nothing else")
+	}
+}
+
+// A token endpoint that says nothing holds nobody longer than an attempt may take, and nobody else.
+func TestSilentTokenEndpoint(t *testing.T) {
+	release := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-release:
+		case <-r.Context().Done():
+		}
+	}))
+	defer server.Close()
+	defer close(release)
+	a := newAdapter(t, time.Now)
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	secret := account(t, server.URL)
+	var all sync.WaitGroup
+	for range 3 {
+		all.Go(func() {
+			w := provider.NewWatch(ctx, 0)
+			defer w.Stop()
+			if _, failure := a.tokens.get(w, secret, true); failure == nil || failure.Class != attempt.UpstreamTimeout {
+				t.Errorf("%+v", failure)
+			}
+		})
+	}
+	began := time.Now()
+	if token, failure := a.tokens.get(provider.NewWatch(context.Background(), 0), "ya29.other", true); failure != nil || token != "ya29.other" {
+		t.Errorf("%s %v", token, failure)
+	}
+	all.Wait()
+	if took := time.Since(began); took > 2*time.Second {
+		t.Errorf("held for %s", took)
+	}
+}
