@@ -24,7 +24,7 @@ var services = map[string]service{
 	"openai":         {protocol: resource.ProtocolOpenAI, baseURL: "https://api.openai.com/v1", n: true},
 	"anthropic":      {protocol: resource.ProtocolAnthropic, baseURL: "https://api.anthropic.com/v1"},
 	"google":         {protocol: resource.ProtocolGemini, baseURL: "https://generativelanguage.googleapis.com/v1beta", secret: "GEMINI_API_KEY", priority: 0.8, name: "Google AI Studio"},
-	"google-vertex":  {protocol: resource.ProtocolVertex, baseURL: "https://aiplatform.googleapis.com/v1/projects/${GOOGLE_VERTEX_PROJECT}/locations/{region}", secret: "GOOGLE_APPLICATION_CREDENTIALS", name: "Google Vertex AI"},
+	"google-vertex":  {protocol: resource.ProtocolVertex, baseURL: "https://aiplatform.googleapis.com/v1/projects/${GOOGLE_VERTEX_PROJECT}/locations/{region}", secret: "GOOGLE_VERTEX_SERVICE_ACCOUNT", name: "Google Vertex AI"},
 	"azure":          {protocol: resource.ProtocolAzure, baseURL: "https://${AZURE_RESOURCE_NAME}.openai.azure.com/openai/v1", secret: "AZURE_API_KEY", n: true},
 	azureAnthropic:   {protocol: resource.ProtocolAnthropic, baseURL: "https://${AZURE_RESOURCE_NAME}.services.ai.azure.com/anthropic/v1", secret: "AZURE_API_KEY", name: "Azure (Anthropic)"},
 	"amazon-bedrock": {protocol: resource.ProtocolBedrock, baseURL: "https://bedrock-runtime.{region}.amazonaws.com", secret: "AWS_BEARER_TOKEN_BEDROCK"},
