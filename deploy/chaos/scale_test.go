@@ -7,9 +7,10 @@ import (
 	"time"
 )
 
-// Three gateways and three processors: one more processor joins under load, one leaves, and the one
-// that publishes snapshots is killed. Every partition has an owner again each time, the duty of
-// snapshots moves within 15 seconds, and in the end everything is held against everything.
+// Three gateways and three processors: one more processor joins under load, one leaves, the one that
+// publishes snapshots is killed, and then all that are left: for a while nobody owns any partition.
+// Every partition has an owner again each time, the duty of snapshots moves within 15 seconds, clients
+// notice nothing, and in the end everything is held against everything.
 func TestScale(t *testing.T) {
 	r := newRig(t, 3, 3)
 	r.owned(20*time.Second, "three processors share the partitions")
@@ -59,6 +60,8 @@ func TestScale(t *testing.T) {
 	r.owned(15*time.Second, "two processors have all partitions")
 	t.Logf("the leader was killed: the next snapshot came after %s, all partitions had an owner after %s", took.Round(10*time.Millisecond), time.Since(began).Round(10*time.Millisecond))
 
+	r.nobodyOwns()
+
 	stop()
 	r.eventsSeen()
 	v := r.judge()
@@ -70,6 +73,43 @@ func TestScale(t *testing.T) {
 	if r.answered < r.requests*95/100 {
 		t.Errorf("%d of %d requests were answered: clients are not to notice processors", r.answered, r.requests)
 	}
+}
+
+// nobodyOwns kills every processor under load and starts one again after a while.
+func (r *rig) nobodyOwns() {
+	r.t.Helper()
+	for _, n := range r.processors {
+		n.proc.Kill()
+	}
+	before, err := r.behind(r.t.Context())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.eventually(20*time.Second, "the topic grows while nobody reads it", func() error {
+		now, err := r.behind(r.t.Context())
+		if err == nil && now < before+200 {
+			err = fmt.Errorf("%d records are not folded, %d were when the last processor died", now, before)
+		}
+		return err
+	})
+	for _, g := range r.gateways {
+		if status, body := get(g.url + "/readyz"); status != 200 {
+			r.t.Errorf("%s is not ready without processors: %d %s", g.name, status, body)
+		}
+	}
+	returns := r.processors[0]
+	r.processors = r.processors[:1]
+	r.start(returns)
+	began := time.Now()
+	r.owned(60*time.Second, "one processor takes all partitions")
+	r.eventually(30*time.Second, "it catches up", func() error {
+		now, err := r.behind(r.t.Context())
+		if err == nil && now > 100 {
+			err = fmt.Errorf("%d records are not folded", now)
+		}
+		return err
+	})
+	r.t.Logf("nobody owned a partition: %s after a processor was back it had all of them and had caught up", time.Since(began).Round(10*time.Millisecond))
 }
 
 func (r *rig) anotherProcessor() *node {
