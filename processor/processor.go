@@ -298,14 +298,19 @@ func (p *Processor) awaitEngines(ctx context.Context) bool {
 }
 
 func (p *Processor) schema(ctx context.Context) error {
-	version, err := migrations.Version(ctx, p.cfg.ClickHouse)
+	return checkSchema(ctx, p.cfg.ClickHouse, p.log)
+}
+
+// checkSchema says what to do where the database lacks what this binary needs.
+func checkSchema(ctx context.Context, cfg chx.Config, log *slog.Logger) error {
+	version, err := migrations.Version(ctx, cfg)
 	switch {
 	case err != nil:
 		return err
 	case version < migrations.Latest():
-		return fmt.Errorf("database %s has schema version %d, this binary needs %d: run `turnout migrate`", p.cfg.ClickHouse.Database, version, migrations.Latest())
+		return fmt.Errorf("database %s has schema version %d, this binary needs %d: run `turnout migrate`", cfg.Database, version, migrations.Latest())
 	case version > migrations.Latest():
-		p.log.Warn("the schema is newer than this binary; working on", "schema", version, "binary", migrations.Latest())
+		log.Warn("the schema is newer than this binary; working on", "schema", version, "binary", migrations.Latest())
 	}
 	return nil
 }

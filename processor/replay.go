@@ -80,6 +80,9 @@ func ReplayMain(ctx context.Context, env lifecycle.Env, known []string) error {
 		return err
 	}
 	defer conn.Close()
+	if err := checkSchema(ctx, cfg.ClickHouse, log); err != nil {
+		return fmt.Errorf("clickhouse at %s: %w", strings.Join(cfg.ClickHouse.Addr, ","), err)
+	}
 	kafka, err := kafkax.Open(cfg.Kafka, log)
 	if err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 
 	"turnout/internal/kafkax"
 	"turnout/internal/lifecycle"
+	"turnout/internal/testkit/chtest"
 	"turnout/schemas/topic"
 )
 
@@ -120,6 +121,19 @@ func TestReplaySaysWhatIsWrongWithFrom(t *testing.T) {
 				t.Errorf("%v: %q is not said: %v", c.args, text, err)
 			}
 		}
+	}
+	w.kafka.Brokers = []string{"127.0.0.1:1"}
+	if out, err := w.replay(); err == nil || !strings.Contains(err.Error(), "127.0.0.1:1") {
+		t.Errorf("without Kafka: %v\n%s", err, out)
+	}
+	bare := *w
+	bare.ch = chtest.New(t)
+	if out, err := bare.replay(); err == nil || !strings.Contains(err.Error(), "schema version 0") || !strings.Contains(err.Error(), "turnout migrate") {
+		t.Errorf("without a schema: %v\n%s", err, out)
+	}
+	bare.ch.Addr = []string{"127.0.0.1:1"}
+	if out, err := bare.replay(); err == nil || !strings.Contains(err.Error(), "clickhouse at 127.0.0.1:1: ") {
+		t.Errorf("without ClickHouse: %v\n%s", err, out)
 	}
 	if n := w.number("max(generation) FROM folds"); n != 1 {
 		t.Errorf("a refused replay left generation %d", n)
