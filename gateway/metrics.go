@@ -54,6 +54,11 @@ func (g *Gateway) observe() *observer {
 		return float64(waiting)
 	})
 	m.GaugeFunc("turnout_gateway_resources_left_out", "Parts of the resources that are configured but not served; the log names them.", func() float64 { return float64(len(g.tenants.Current().Problems)) })
+	m.GaugeFunc("turnout_gateway_state_dropped", "Pins and preferences of this process that stayed local for want of room.", func() float64 {
+		_, dropped := g.state.Backlog()
+		return float64(dropped)
+	})
+	m.GaugeFunc("turnout_gateway_state_refused", "Records of the state topic that this process could not read; the log names them.", func() float64 { return float64(g.state.Refused()) })
 	m.GaugeFunc("turnout_gateway_ready", "1 if the node is ready.", func() float64 {
 		if len(g.Ready()) == 0 {
 			return 1

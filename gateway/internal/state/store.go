@@ -63,6 +63,7 @@ type Store struct {
 	read    atomic.Bool // the topic was read once
 	reading atomic.Pointer[string]
 	dropped atomic.Int64
+	refused atomic.Int64
 }
 
 // pending is a record of ours that was not yet seen in the log. While there is one, records of the
@@ -124,6 +125,9 @@ func (s *Store) Backlog() (waiting int, dropped int64) {
 	defer s.mu.Unlock()
 	return len(s.queue), s.dropped.Load()
 }
+
+// Refused is how many records of the topic could not be read.
+func (s *Store) Refused() int64 { return s.refused.Load() }
 
 // SessionHash is what stands for a session id everywhere: 32 hex digits of a keyed hash.
 func (s *Store) SessionHash(organization, id string) string {

@@ -87,8 +87,13 @@ func (s *Store) tail(ctx context.Context, client *kafkax.Client) error {
 		}
 		for _, r := range records {
 			next = r.Offset + 1
+			if len(r.Value) == 0 { // a key that somebody deleted
+				s.places.Del(string(r.Key))
+				continue
+			}
 			rec, err := decode(r.Value)
 			if err != nil {
+				s.refused.Add(1)
 				s.cfg.Log.Warn("state record left out", "offset", r.Offset, "error", err)
 				continue
 			}

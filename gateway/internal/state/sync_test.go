@@ -185,6 +185,48 @@ func TestLastRecordWins(t *testing.T) {
 	}
 }
 
+// Whatever else stands in the topic: it is counted, and what is good counts.
+func TestForeignRecordsAreLeftOut(t *testing.T) {
+	cfg := kafkatest.New(t, 1)
+	n := startNode(t, cfg, "a", "shared hash key.")
+	eventually(t, "ready", 5*time.Second, func() bool { return n.Ready() == nil })
+	client, err := kafkax.Open(cfg, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	expires := time.Now().Add(time.Hour).UnixMilli()
+	var records []kafkax.Record
+	for key, value := range map[string]string{
+		"x":                   "not json",
+		"pin/acme/version/m":  `{"schema_version":0,"kind":"pin","id":"acme/version/m"}`,
+		"pin/acme/kindless/m": `{"schema_version":1}`,
+		"pin/acme/list/m":     `[1]`,
+		"later/thing":         fmt.Sprintf(`{"schema_version":9,"kind":"later","id":"thing","expires_at_ms":%d,"new":{"a":1}}`, expires), // passed over quietly
+		"pin/acme/good/m":     fmt.Sprintf(`{"schema_version":9,"kind":"pin","id":"acme/good/m","provider":"p","expires_at_ms":%d,"new":[]}`, expires),
+		"pin/acme/past/m":     `{"schema_version":1,"kind":"pin","id":"acme/past/m","provider":"p","expires_at_ms":1}`,
+	} {
+		records = append(records, kafkax.Record{Key: []byte(key), Value: []byte(value)})
+	}
+	if _, err := client.NewWriter(topic.State).Write(t.Context(), records); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the good one counts and the bad ones are counted", 5*time.Second, func() bool {
+		place, ok := n.Place("pin/acme/good/m")
+		return ok && place.Provider == "p" && n.Refused() == 4
+	})
+	if _, ok := n.Place("pin/acme/past/m"); ok {
+		t.Error("a pin that has ended is held")
+	}
+	if _, err := client.NewWriter(topic.State).Write(t.Context(), []kafkax.Record{{Key: []byte("pin/acme/good/m")}}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a deleted pin is forgotten", 5*time.Second, func() bool { _, ok := n.Place("pin/acme/good/m"); return !ok })
+	if n.Refused() != 4 {
+		t.Errorf("%d records refused", n.Refused())
+	}
+}
+
 // A node never loses its own newer pin to the echo of an older one.
 func TestNoFlicker(t *testing.T) {
 	n := startNode(t, kafkatest.New(t, 1), "a", "shared hash key.")
