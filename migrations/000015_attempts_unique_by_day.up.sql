@@ -5,7 +5,6 @@
 CREATE OR REPLACE VIEW attempts_unique AS
 SELECT
     this.*,
-    this.considered AS considered,
     later.last_attempt_no <= this.attempt_no AS final,
     later.last_attempt_no > this.attempt_no AS retried,
     if(later.succeeded_attempt_no > this.attempt_no, later.succeeded_event_id, '') AS retried_by
