@@ -12,7 +12,7 @@ VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev
 LDFLAGS  := -X turnout/internal/lifecycle.Version=$(VERSION)
 GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-.PHONY: help deps build dev demo test race lint fuzz bench bench-pipeline bench-memory bench-micro measure kafka test-kafka sdk chaos soak clients compose-check ci clean
+.PHONY: help deps build dev demo test race lint fuzz bench bench-pipeline bench-memory bench-micro measure kafka test-kafka sdk chaos soak clients agents compose-check ci clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -42,7 +42,7 @@ race: ## the same under the race detector
 	$(MAKE) test RACE=-race
 
 lint: $(BIN)/golangci-lint ## golangci-lint with .golangci.yml
-	$(BIN)/golangci-lint run --build-tags sdk,chaos,measure --timeout 15m ./...
+	$(BIN)/golangci-lint run --build-tags sdk,chaos,measure,agents --timeout 15m ./...
 
 $(BIN)/golangci-lint:
 	GOBIN=$(abspath $(BIN)) $(GO) install $(GOLANGCI)
@@ -93,6 +93,10 @@ soak: ## 500 streams through hostile providers and clients for SOAKTIME (5m): wh
 clients: ## the clients people use, from npm, on every surface against scripted providers of every protocol
 	cd deploy/clients && npm ci --ignore-scripts --no-audit --no-fund --silent
 	$(GO) test -timeout 5m -tags clients -run 'TestClients$$' -v ./gateway
+
+agents: deps build ## opencode, codex and claude-code from npm each finish a scripted task over several upstream protocols
+	cd deploy/agents && npm ci --ignore-scripts --no-audit --no-fund --silent
+	$(GO) test -timeout 15m -count=1 -tags agents -v ./deploy/agents
 
 compose-check: ## docker-compose.yml parses, and every command and setting in it exists
 	$(GO) test -run TestCompose -v .

@@ -92,8 +92,21 @@ type Part struct {
 	Detail    Raw    // string: how closely an image is looked at
 }
 
+// ToolKind says how a surface has a tool that upstreams know as a function.
+type ToolKind uint8
+
+// The kinds.
+const (
+	ToolFunction ToolKind = iota
+	ToolFreeform          // takes a text, which as a function's argument is called input
+	ToolSearch            // finds more tools; the client runs it
+)
+
 // Tool is a function that the model may call.
 type Tool struct {
+	Kind        ToolKind
+	Space       Raw // string: the client's namespace, which the Name begins with; nil: none
+	Own         Raw // string: the name in there
 	Name        Raw // string
 	Description Raw // string or nil
 	Schema      Raw // object or nil
@@ -183,6 +196,7 @@ type Stamp struct {
 	ID      string // of the request; unique
 	Model   string // the catalogue's
 	Created int64  // Unix seconds
+	Tools   []Tool // of the request, for a surface that says calls of some otherwise than of functions
 }
 
 // OrEmpty is the raw string, or an empty one where there is none.

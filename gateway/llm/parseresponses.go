@@ -80,7 +80,7 @@ func (p *parser) item() {
 	}
 	kind, role, call := "", "", ""
 	var sealed []byte
-	kindAt, callAt, content := at, at, -1
+	kindAt, callAt, content, tools := at, at, -1, false
 	c.EachField(func(key []byte) {
 		switch string(key) {
 		case "type":
@@ -108,9 +108,16 @@ func (p *parser) item() {
 			}
 		case "encrypted_content":
 			sealed = c.RawString()
+		case "tools": // that were found or came later; other items list what is none
+			if tools = kind == "tool_search_output" || kind == "additional_tools"; tools {
+				p.tools(p.responsesTool)
+			}
 		}
 	})
 	f.AssistantPrefill = role == "assistant"
+	if !tools && (kind == "tool_search_output" || kind == "additional_tools") {
+		f.own(resource.CapTools) // of kinds that were not looked at
+	}
 	switch kind {
 	case "", "message":
 		switch {
@@ -119,12 +126,13 @@ func (p *parser) item() {
 		case content < 0:
 			p.missing(at, "content")
 		}
-	case "function_call":
+	case "function_call", "custom_tool_call", "tool_search_call":
 		p.called(call)
-	case "function_call_output":
+	case "function_call_output", "custom_tool_call_output", "tool_search_output":
 		if !p.calls[call] {
-			p.refuse(callAt, "must be the call_id of a function_call before it")
+			p.refuse(callAt, "must be the call_id of a "+strings.TrimSuffix(strings.TrimSuffix(kind, "_output"), "_call")+"_call before it")
 		}
+	case "additional_tools":
 	case "reasoning":
 		if len(sealed) > len(`""`) {
 			f.Replayed = sealed
@@ -143,5 +151,9 @@ func (p *parser) item() {
 // ownItem says whether an item is of one of OpenAI's own tools: a call, what it brought, or what goes
 // with them.
 func ownItem(kind string) bool {
+	switch kind {
+	case "agent_message", "configuration_update", "context_compaction":
+		return true
+	}
 	return strings.HasSuffix(kind, "_call") || strings.HasSuffix(kind, "_output") || strings.HasPrefix(kind, "mcp_") || strings.HasPrefix(kind, "compaction")
 }

@@ -28,7 +28,7 @@ func (p *parser) tools(tool func(at int)) {
 		tool(c.Pos())
 	}
 	if c.Err() == nil && p.facts.Tools {
-		p.facts.ToolChars = int64(jsonx.Chars(p.body[at:c.Pos()]))
+		p.facts.ToolChars += int64(jsonx.Chars(p.body[at:c.Pos()]))
 	}
 }
 
@@ -175,24 +175,29 @@ func (p *parser) messagesChoice() {
 
 func (p *parser) responsesTool(at int) {
 	c, f := &p.cursor, p.facts
-	kind, name := "", false
+	kind, execution, name := "", "", false
 	c.EachField(func(key []byte) {
 		switch string(key) {
 		case "type":
 			kind = p.text()
+		case "execution":
+			execution = p.text()
 		case "name":
 			name = true
 			if c.Kind() != jsonx.String {
 				p.wrong(c.Pos(), "must be a string")
 			}
+		case "tools": // of a namespace
+			c.EachItem(func(int) { p.responsesTool(c.Pos()) })
 		}
 	})
 	switch {
 	case kind == "":
 		p.missing(at, "type")
-	case kind == "function" && !name:
+	case (kind == "function" || kind == "custom" || kind == "namespace") && !name:
 		p.missing(at, "name")
-	case kind == "function":
+	case kind == "function", kind == "custom", kind == "namespace":
+	case kind == "tool_search" && execution == "client":
 	case strings.HasPrefix(kind, "web_search"):
 		f.WebSearch = true
 	default:

@@ -87,10 +87,10 @@ func TestResponsesRefused(t *testing.T) {
 	} {
 		refused(t, `{"model":"m","input":"x",`+extra+`}`, want, ParseResponses)
 	}
+	refused(t, `{"model":"m","input":[{"type":"custom_tool_call_output","call_id":"a","output":"x"}]}`, "input[0].call_id: must be the call_id of a custom_tool_call before it", ParseResponses)
 	// OpenAI's own tools are no bad input, whatever is yet to come of them.
 	for _, item := range []string{
 		`{"type":"local_shell_call","call_id":"a","action":{}}`, `{"type":"shell_call_output","call_id":"a","output":[{"stdout":"","stderr":""}]}`,
-		`{"type":"custom_tool_call","call_id":"a","name":"x","input":""}`, `{"type":"custom_tool_call_output","call_id":"a","output":"x"}`,
 		`{"type":"mcp_list_tools","tools":[]}`, `{"type":"compaction","encrypted_content":"x"}`, `{"type":"computer_call_output","output":{"type":"computer_screenshot"}}`,
 	} {
 		f, err := ParseResponses([]byte(`{"model":"m","input":[` + item + `]}`))

@@ -97,12 +97,12 @@ func TestParseMessages(t *testing.T) {
 func TestParseResponses(t *testing.T) {
 	body := `{"model":"m","store":false,"stream":true,"instructions":"Be kind","max_output_tokens":9,"prompt_cache_key":"k","user":"u",
 		"reasoning":{"effort":"low"},"text":{"format":{"type":"json_schema"}},"tool_choice":"required","include":["reasoning.encrypted_content"],
-		"tools":[{"type":"function","name":"f"},{"type":"web_search"},{"type":"custom","name":"patch"}],
+		"tools":[{"type":"function","name":"f"},{"type":"web_search"},{"type":"code_interpreter"}],
 		"input":[{"role":"user","content":[{"type":"input_text","text":"Hello"},{"type":"input_image","image_url":"data:image/png;base64,aGk="},{"type":"input_file","file_id":"f1"}]},
 			{"type":"reasoning","id":"rs","encrypted_content":"c2Vj","summary":[]},{"type":"function_call","call_id":"c","name":"f","arguments":"{}"},
 			{"type":"function_call_output","call_id":"c","output":"done"}]}`
 	f, err := ParseResponses([]byte(body))
-	tools := `[{"type":"function","name":"f"},{"type":"web_search"},{"type":"custom","name":"patch"}]`
+	tools := `[{"type":"function","name":"f"},{"type":"web_search"},{"type":"code_interpreter"}]`
 	same(t, "all", factsJSON(t, f, err), Facts{Model: "m", Stream: true, MaxTokens: 9, N: 1, Tools: true, ToolChoice: "required", ResponseFormat: "json_schema",
 		ReasoningEffort: "low", WebSearch: true, Documents: true, Images: 1, Own: []string{"tools", "documents", "vision"}, Replayed: []byte(`"c2Vj"`),
 		TextChars: 7 + 5 + 4, ToolChars: int64(len(tools)), PromptCacheKey: "k", User: "u"})

@@ -41,9 +41,9 @@ const (
 	SelectHead = "SELECT " + headColumns + " FROM snapshot_heads ORDER BY generation DESC, watermark_sum DESC, as_of DESC LIMIT 1"
 	// SelectHeads are the newest ones, the newest first: a reader that finds one corrupted takes the next.
 	SelectHeads = "SELECT " + headColumns + " FROM snapshot_heads ORDER BY generation DESC, watermark_sum DESC, as_of DESC LIMIT 20"
-	SelectRows = "SELECT " + rowColumns + " FROM snapshot_rows WHERE snapshot_id = ?"
-	InsertHead = "INSERT INTO snapshot_heads (" + headColumns + ")"
-	InsertRows = "INSERT INTO snapshot_rows (snapshot_id, as_of, " + rowColumns + ")"
+	SelectRows  = "SELECT " + rowColumns + " FROM snapshot_rows WHERE snapshot_id = ?"
+	InsertHead  = "INSERT INTO snapshot_heads (" + headColumns + ")"
+	InsertRows  = "INSERT INTO snapshot_rows (snapshot_id, as_of, " + rowColumns + ")"
 
 	headColumns = "snapshot_id, generation, as_of, watermark_sum, watermarks, row_count, checksum, profiles"
 	rowColumns  = "profile, provider, model, region, class, organization_id, history_tier, " + SumColumns

@@ -20,7 +20,11 @@ func AppendResponse(dst []byte, r *llm.Response, s llm.Stamp) []byte {
 		case llm.PartText, llm.PartRefusal:
 			items.list = append(items.list, item{kind: messageItem, text: p.Text, refusal: p.Kind == llm.PartRefusal})
 		case llm.PartCall:
-			items.list = append(items.list, item{kind: callItem, id: p.ID, name: p.Name, text: jsonx.AppendString(nil, string(p.Input))})
+			it := items.call(p.ID, p.Name)
+			if it.text = jsonx.AppendString(nil, string(p.Input)); it.tool == llm.ToolFreeform {
+				it.text = unwrapped(p.Input)
+			}
+			items.list = append(items.list, it)
 		}
 	}
 	return items.appendResponse(dst, r.ID, status(r.Finish), r.Finish, &r.Usage)
@@ -45,13 +49,32 @@ const (
 type item struct {
 	kind     itemKind
 	refusal  bool
-	id, name llm.Raw // of a call
-	text     llm.Raw // string: what is said, thought, or the arguments; grows while it streams
+	id, name llm.Raw      // of a call
+	space    llm.Raw      // string: the namespace that the call's name is in; nil: none
+	tool     llm.ToolKind // of a call
+	text     llm.Raw      // string: what is said, thought, or the arguments; grows while it streams
+	unwrap   unwrapping   // of a call of a tool that takes a text, while it streams
 }
 
 type items struct {
 	stamp llm.Stamp
 	list  []item
+}
+
+// call makes the item of a call, in the words in which the client has its tool.
+func (s *items) call(id, name llm.Raw) item {
+	it := item{kind: callItem, id: id, name: name}
+	called := jsonx.RawText(name)
+	for i := range s.stamp.Tools {
+		if t := &s.stamp.Tools[i]; jsonx.RawText(t.Name) == called {
+			it.tool, it.space = t.Kind, t.Space
+			if t.Space != nil {
+				it.name = t.Own
+			}
+			break
+		}
+	}
+	return it
 }
 
 func appendID(b []byte, id llm.Raw, s llm.Stamp) []byte {
@@ -61,10 +84,17 @@ func appendID(b []byte, id llm.Raw, s llm.Stamp) []byte {
 	return jsonx.AppendString(b, "resp_"+s.ID)
 }
 
-var prefixes = [...]string{messageItem: "msg_", reasoningItem: "rs_", callItem: "fc_"}
+var (
+	prefixes     = [...]string{messageItem: "msg_", reasoningItem: "rs_"}
+	callPrefixes = [...]string{llm.ToolFunction: "fc_", llm.ToolFreeform: "ctc_", llm.ToolSearch: "tsc_"}
+)
 
 func (s *items) appendItemID(b []byte, n int) []byte {
-	return jsonx.AppendString(b, prefixes[s.list[n].kind]+s.stamp.ID+"_"+strconv.Itoa(n))
+	prefix := callPrefixes[s.list[n].tool]
+	if kind := s.list[n].kind; kind != callItem {
+		prefix = prefixes[kind]
+	}
+	return jsonx.AppendString(b, prefix+s.stamp.ID+"_"+strconv.Itoa(n))
 }
 
 // appendItem appends an item; status is in_progress, whose content is still empty, or completed.
@@ -87,15 +117,33 @@ func (s *items) appendItem(b []byte, n int, status string) []byte {
 		}
 		b = append(b, ']')
 	case callItem:
-		b = jsonx.AddString(append(b, `,"type":"function_call"`...), "status", status)
-		b = jsonx.Add(jsonx.Add(b, "call_id", it.id), "name", it.name)
-		if whole {
-			b = jsonx.Add(b, "arguments", it.text)
-		} else {
-			b = append(b, `,"arguments":""`...)
-		}
+		b = it.appendCall(b, status, whole)
 	}
 	return append(b, '}')
+}
+
+func (it *item) appendCall(b []byte, status string, whole bool) []byte {
+	text := llm.Raw(`""`)
+	if whole {
+		text = it.text
+	}
+	switch it.tool {
+	case llm.ToolFreeform:
+		b = jsonx.AddString(append(b, `,"type":"custom_tool_call"`...), "status", status)
+	case llm.ToolSearch:
+		b = jsonx.AddString(append(b, `,"type":"tool_search_call","execution":"client"`...), "status", status)
+		return jsonx.Add(jsonx.Add(b, "call_id", it.id), "arguments", orEmptyObject(llm.Raw(jsonx.RawText(text))))
+	default:
+		b = jsonx.AddString(append(b, `,"type":"function_call"`...), "status", status)
+	}
+	b = jsonx.Add(jsonx.Add(b, "call_id", it.id), "name", it.name)
+	if it.space != nil {
+		b = jsonx.Add(b, "namespace", it.space)
+	}
+	if it.tool == llm.ToolFreeform {
+		return jsonx.Add(b, "input", text)
+	}
+	return jsonx.Add(b, "arguments", text)
 }
 
 func (it *item) appendPart(b []byte, text llm.Raw) []byte {

@@ -11,15 +11,17 @@ import (
 // Decode reads a request that llm.ParseResponses has accepted. An item that cannot be understood is a
 // client_error with its path.
 func Decode(body []byte) (*llm.Request, *llm.Error) {
-	var d decoder
+	d := decoder{body: body}
 	d.Begin(body)
 	d.EachField(d.field)
 	d.Request.System = append(d.instructions, d.Request.System...)
+	d.Request.Tools = distinct(d.Request.Tools)
 	return d.Done(body)
 }
 
 type decoder struct {
 	llm.Decoding
+	body         []byte
 	instructions []llm.Part // stand before the input, wherever they come
 }
 
@@ -82,7 +84,7 @@ func (d *decoder) field(key []byte) {
 
 func (d *decoder) item() {
 	var kind, role string
-	var id, name, arguments llm.Raw
+	var id, name, space, arguments, input, found llm.Raw
 	var parts []llm.Part
 	at := d.Pos()
 	d.EachField(func(key []byte) {
@@ -95,8 +97,16 @@ func (d *decoder) item() {
 			id = d.RawString()
 		case "name":
 			name = d.RawString()
+		case "namespace":
+			space = d.RawString()
 		case "arguments":
-			arguments = d.RawString()
+			arguments = d.RawValue()
+		case "input":
+			input = d.RawString()
+		case "tools":
+			start := d.Pos()
+			d.EachItem(func(int) { d.tool() })
+			found = d.body[start:d.Pos()]
 		case "content", "output":
 			parts = d.Content(d.part)
 		}
@@ -112,12 +122,29 @@ func (d *decoder) item() {
 		if id == nil || name == nil {
 			d.Refuse(at, "needs a call_id and a name")
 		}
-		d.say(true, llm.Part{Kind: llm.PartCall, ID: id, Name: name, Input: chat.Arguments(arguments)})
-	case "function_call_output":
+		d.say(true, llm.Part{Kind: llm.PartCall, ID: id, Name: flat(space, name), Input: chat.Arguments(arguments)})
+	case "custom_tool_call":
+		if id == nil || name == nil {
+			d.Refuse(at, "needs a call_id and a name")
+		}
+		d.say(true, llm.Part{Kind: llm.PartCall, ID: id, Name: flat(space, name), Input: wrapped(input)})
+	case "tool_search_call":
+		if id == nil {
+			d.Refuse(at, "needs a call_id: searches of OpenAI's own cannot be said in this provider's protocol")
+		}
+		d.say(true, llm.Part{Kind: llm.PartCall, ID: id, Name: searchName, Input: orEmptyObject(arguments)})
+	case "function_call_output", "custom_tool_call_output":
 		if id == nil {
 			d.Refuse(at, "needs a call_id")
 		}
 		d.say(false, llm.Part{Kind: llm.PartResult, ID: id, Parts: parts})
+	case "tool_search_output":
+		if id == nil {
+			d.Refuse(at, "needs a call_id: searches of OpenAI's own cannot be said in this provider's protocol")
+		}
+		text := llm.Part{Kind: llm.PartText, Text: jsonx.AppendString(nil, string(found))}
+		d.say(false, llm.Part{Kind: llm.PartResult, ID: id, Parts: []llm.Part{text}})
+	case "additional_tools":
 	case "reasoning":
 		d.say(true, llm.Part{Kind: llm.PartThinking, Text: llm.Raw(`""`)})
 	default:
@@ -174,47 +201,26 @@ func (d *decoder) part() (p llm.Part, ok bool) {
 	return p, true
 }
 
-func (d *decoder) tool() {
-	at := d.Pos()
-	var kind string
-	var t llm.Tool
-	d.EachField(func(key []byte) {
-		switch string(key) {
-		case "type":
-			kind = jsonx.RawText(d.RawString())
-		case "name":
-			t.Name = d.RawString()
-		case "description":
-			t.Description = d.RawString()
-		case "parameters":
-			t.Schema = d.RawValue()
-		case "strict":
-			t.Strict = d.RawValue()
-		}
-	})
-	if kind != "function" {
-		d.Refuse(at, "is no function, which is the only kind of tool that this provider's protocol can say")
-		return
-	}
-	d.Request.Tools = append(d.Request.Tools, t)
-}
-
 func (d *decoder) choice() {
 	if d.ChoiceWord() {
 		return
 	}
 	c, at := &d.Request.Choice, d.Pos()
 	var kind string
+	var space llm.Raw
 	d.EachField(func(key []byte) {
 		switch string(key) {
 		case "type":
 			kind = jsonx.RawText(d.RawString())
 		case "name":
 			c.Name = d.RawString()
+		case "namespace":
+			space = d.RawString()
 		}
 	})
+	c.Name = flat(space, c.Name)
 	switch {
-	case kind == "function" && c.Name != nil:
+	case (kind == "function" || kind == "custom") && c.Name != nil:
 		c.Mode = llm.ChoiceNamed
 	case kind != "":
 		d.Refuse(at, "must name a function")

@@ -63,17 +63,35 @@ func (e *Encoder) Append(dst []byte, ev *llm.Event) []byte {
 			b = e.close(b)
 		}
 		e.calls = append(e.calls, len(e.list))
-		return e.begin(b, item{kind: callItem, id: append(llm.Raw(nil), ev.ID...), name: append(llm.Raw(nil), ev.Name...)})
+		return e.begin(b, e.call(append(llm.Raw(nil), ev.ID...), append(llm.Raw(nil), ev.Name...)))
 	case llm.EventArguments:
 		if ev.Index < e.closed || ev.Index >= len(e.calls) {
 			return dst
 		}
-		return e.delta(dst, e.calls[ev.Index], "response.function_call_arguments.delta", ev.Text)
+		return e.arguments(dst, e.calls[ev.Index], ev.Text)
 	case llm.EventFinish:
 		e.finish = ev.Finish
 	}
 	return dst
 }
+
+// arguments tells a piece of a call's arguments in the words of its tool.
+func (e *Encoder) arguments(b []byte, n int, text llm.Raw) []byte {
+	it := &e.list[n]
+	switch it.tool {
+	case llm.ToolFreeform:
+		if text = it.unwrap.take(text); text == nil {
+			return b
+		}
+		return e.delta(b, n, "response.custom_tool_call_input.delta", text)
+	case llm.ToolSearch: // told when they are whole
+		it.grow(text)
+		return b
+	}
+	return e.delta(b, n, "response.function_call_arguments.delta", text)
+}
+
+func (it *item) grow(text llm.Raw) { it.text = append(it.text[:len(it.text)-1], text[1:]...) }
 
 func (e *Encoder) piece(b []byte, it item, kind string, text llm.Raw) []byte {
 	if e.open < 0 || e.list[e.open].kind != it.kind || e.list[e.open].refusal != it.refusal || e.closed < len(e.calls) {
@@ -124,8 +142,7 @@ func (e *Encoder) at(b []byte, n int, part bool) []byte {
 }
 
 func (e *Encoder) delta(b []byte, n int, kind string, text llm.Raw) []byte {
-	it := &e.list[n]
-	it.text = append(it.text[:len(it.text)-1], text[1:]...)
+	e.list[n].grow(text)
 	return append(jsonx.Add(e.at(e.event(b, kind), n, true), "delta", text), end...)
 }
 
@@ -144,6 +161,12 @@ func (e *Encoder) close(b []byte) []byte {
 func (e *Encoder) done(b []byte, n int) []byte {
 	it := &e.list[n]
 	switch {
+	case it.kind == callItem && it.tool == llm.ToolFreeform:
+		if rest := it.unwrap.rest(); rest != nil {
+			b = e.delta(b, n, "response.custom_tool_call_input.delta", rest)
+		}
+		b = append(jsonx.Add(e.at(e.event(b, "response.custom_tool_call_input.done"), n, true), "input", it.text), end...)
+	case it.kind == callItem && it.tool == llm.ToolSearch:
 	case it.kind == callItem:
 		if !llm.Filled(it.text) {
 			it.text = llm.Raw(`"{}"`) // clients read them as JSON
