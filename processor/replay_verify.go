@@ -26,14 +26,8 @@ type verification struct {
 	out   io.Writer
 }
 
-const (
-	// looks is how often a difference is looked at: a batch whose rows are stored and whose buckets are
-	// not yet is none.
-	looks     = 3
-	lookPause = 1500 * time.Millisecond // longer than a batch takes
-	// margin is kept from the time at which slots and hours are dropped.
-	margin = 10 * time.Minute
-)
+// margin is kept from the time at which slots and hours are dropped.
+const margin = 10 * time.Minute
 
 func (v *verification) run(ctx context.Context) error {
 	generation, err := sink.LiveGeneration(ctx, v.conn)
@@ -115,35 +109,16 @@ func (v *verification) topic(ctx context.Context, generation uint32, from begin)
 
 // sums recounts the live buckets from the raw rows, prints what differs and returns how much.
 func (v *verification) sums(ctx context.Context, generation uint32, slots, hours time.Time) (int, error) {
-	var report verify.Report
-	var lasting []verify.Difference
-	for look := range looks {
-		var err error
-		if report, err = verify.Folds(ctx, v.conn, generation, slots, hours); err != nil {
-			return 0, err
-		}
-		if look == 0 {
-			lasting = report.Differences
-		}
-		lasting = slices.DeleteFunc(lasting, func(d verify.Difference) bool {
-			return !slices.ContainsFunc(report.Differences, func(o verify.Difference) bool {
-				return o.Kind == d.Kind && o.At.Equal(d.At) && o.Bucket == d.Bucket && o.Column == d.Column
-			})
-		})
-		if len(lasting) == 0 {
-			break
-		}
-		select {
-		case <-ctx.Done():
-			return 0, ctx.Err()
-		case <-time.After(lookPause):
-		}
+	report, err := verify.Folds(ctx, v.conn, generation, slots, hours)
+	if err != nil {
+		return 0, err
 	}
-	slices.SortStableFunc(lasting, func(a, b verify.Difference) int { return a.At.Compare(b.At) })
-	for _, d := range lasting {
+	found := report.Differences
+	slices.SortStableFunc(found, func(a, b verify.Difference) int { return a.At.Compare(b.At) })
+	for _, d := range found {
 		fmt.Fprintln(v.out, d)
 	}
-	fmt.Fprintf(v.out, "generation %d: %d slots since %s and %d hours since %s compared, %d differences\n",
-		generation, report.Slots, slots.UTC().Format(time.RFC3339), report.Hours, hours.UTC().Format(time.RFC3339), len(lasting))
-	return len(lasting), nil
+	fmt.Fprintf(v.out, "generation %d: %d slots since %s and %d hours since %s compared, %d differences; %d that changed meanwhile were left out\n",
+		generation, report.Slots, slots.UTC().Format(time.RFC3339), report.Hours, hours.UTC().Format(time.RFC3339), len(found), report.Moving)
+	return len(found), nil
 }
