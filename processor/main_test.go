@@ -131,3 +131,27 @@ func freeAddress(t *testing.T) string {
 	defer l.Close()
 	return l.Addr().String()
 }
+
+// Whatever is typed after --from: it is one of three things or an error that names the setting.
+func FuzzFrom(f *testing.F) {
+	for _, text := range []string{"", "earliest", "2026-01-31T12:00:00Z", "2026-01-31T12:00:00+05:30", "0:1500,1:900", "0:1,0:2", "0:-1", ":", "1:", "99999999999999999999:0", "0:1,"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		got, err := ReplayConfig{From: text}.from()
+		if err != nil {
+			if !strings.HasPrefix(err.Error(), "from: ") {
+				t.Errorf("%q: %v", text, err)
+			}
+			return
+		}
+		if len(got.offsets) > 0 && !got.at.IsZero() {
+			t.Errorf("%q is a time and offsets: %+v", text, got)
+		}
+		for p, offset := range got.offsets {
+			if p < 0 || offset < 0 {
+				t.Errorf("%q: partition %d, offset %d", text, p, offset)
+			}
+		}
+	})
+}
