@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"turnout/internal/telemetry"
 )
@@ -65,10 +64,11 @@ func TestForeignFilesInASpoolAreLeft(t *testing.T) {
 	}
 	eventually(t, "what is ours is sent", func() bool { return len(b.records()) == 20 })
 	eventually(t, "the directory is left", func() bool { return strings.Contains(scrape(metrics), "turnout_gateway_spool_strange_total 1\n") })
-	l.adopter.collect() // as it does when idle
-	time.Sleep(50 * time.Millisecond)
 	if err := l.Close(context.Background()); err != nil {
 		t.Error(err)
+	}
+	if l.adopter.collect(); len(l.adopter.waiting) > 0 { // as it does when idle
+		t.Error("the directory is adopted again")
 	}
 	settle(t, b.records())
 	for path, data := range foreign {
