@@ -31,6 +31,8 @@ func TestAgents(t *testing.T) {
 		{&codex, "gemini", &geminiDialect},
 		{&codexAgents, "responses", &responsesDialect},
 		{&codexAgents, "anthropic", &messagesDialect},
+		{&codexCode, "responses", &responsesDialect},
+		{&codexCode, "anthropic", &messagesDialect},
 		{&claudeCode, "anthropic", &messagesDialect},
 		{&claudeCode, "chat", &chatDialect},
 		{&claudeCode, "gemini", &geminiDialect},
@@ -146,12 +148,17 @@ func (s *stack) judge(r *run, node string) {
 	}
 	parts := map[string]int{}
 	hashes := map[string]map[string]bool{}
+	served := map[string]string{}
 	for _, c := range r.gateway.model.seen() {
 		x := of[c.SpanID]
 		parts[c.part]++
 		if c.part == "" {
 			continue
 		}
+		if before := served[c.part]; before != "" && before != c.Provider {
+			t.Errorf("%s was at %s and went to %s", c.part, before, c.Provider)
+		}
+		served[c.part] = c.Provider
 		if x.session == "" {
 			t.Errorf("a request of %s has no session", c.part)
 		}

@@ -171,7 +171,11 @@ var messagesDialect = dialect{
 				b := block.(object)
 				switch b["type"] {
 				case "tool_result":
-					q.results[fmt.Sprint(b["tool_use_id"])] = words(b["content"])
+					id := fmt.Sprint(b["tool_use_id"])
+					if _, again := q.results[id]; again { // Anthropic takes one
+						return q, fmt.Errorf("two results of %s", id)
+					}
+					q.results[id] = words(b["content"])
 				case "thinking":
 					if b["signature"] != signature {
 						return q, fmt.Errorf("reasoning came back with the signature %v", b["signature"])

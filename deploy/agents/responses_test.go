@@ -70,7 +70,7 @@ var responsesDialect = dialect{
 					q.said += words(it.Content)
 				}
 			case "function_call_output", "custom_tool_call_output":
-				q.results[it.CallID] = words(it.Output)
+				q.results[it.CallID] += words(it.Output)
 			case "additional_tools":
 				b.Tools = append(b.Tools, it.Tools...)
 			}

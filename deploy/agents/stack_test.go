@@ -103,7 +103,7 @@ type gateway struct {
 	model *model
 }
 
-var models = []string{"gpt-5.5", "m", "small"}
+var models = []string{"gpt-5.5", "gpt-5.6-sol", "m", "small"}
 
 // providers in the order of their price until the first call of a run.
 var providers = []string{"cheap", "dear"}

@@ -90,6 +90,27 @@ var codexAgents = agent{
 	},
 }
 
+// codexCode is codex with a model that calls tools from JavaScript: its one way to them is a tool that takes
+// a text, which comes in an item of the input.
+var codexCode = agent{
+	name: "codex-code", client: "codex", bin: codex.bin, model: "gpt-5.6-sol",
+	setup: func(r *run) ([]string, []string) { return codexSetup(r, "gpt-5.6-sol") },
+	script: func(string) []batch {
+		exec := func(wants, code string) batch {
+			return batch{{space: "functions", name: "exec", freeform: code, wants: wants}}
+		}
+		shell := func(command string) string {
+			return "text(JSON.stringify(await tools.exec_command(" + compact(object{"cmd": command}) + ")));\n"
+		}
+		patch := fmt.Sprintf("*** Begin Patch\n*** Update File: %s\n@@\n-%s\n+%s\n*** End Patch\n", sumFile, wrongSum, rightSum)
+		return []batch{
+			exec("$1 - $2", `notify("reading");`+"\n"+shell("cat sum.sh test.sh")),
+			exec("mended", "await tools.apply_patch("+compact(patch)+");\ntext('mended');\n"),
+			exec("passed", shell(runTest)),
+		}
+	},
+}
+
 func codexSetup(r *run, model string) ([]string, []string) {
 	r.put(filepath.Join(r.home, ".codex/config.toml"), fmt.Sprintf(`model = %q
 model_provider = "gw"

@@ -115,7 +115,11 @@ func (p *parser) item() {
 		}
 	})
 	f.AssistantPrefill = role == "assistant"
-	if !tools && (kind == "tool_search_output" || kind == "additional_tools") {
+	switch searched := kind == "tool_search_call" || kind == "tool_search_output"; {
+	case searched && call == "": // OpenAI searched
+		f.own(resource.CapTools)
+		return
+	case !tools && (kind == "tool_search_output" || kind == "additional_tools"):
 		f.own(resource.CapTools) // of kinds that were not looked at
 	}
 	switch kind {

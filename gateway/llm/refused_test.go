@@ -91,7 +91,8 @@ func TestResponsesRefused(t *testing.T) {
 	// OpenAI's own tools are no bad input, whatever is yet to come of them.
 	for _, item := range []string{
 		`{"type":"local_shell_call","call_id":"a","action":{}}`, `{"type":"shell_call_output","call_id":"a","output":[{"stdout":"","stderr":""}]}`,
-		`{"type":"mcp_list_tools","tools":[]}`, `{"type":"compaction","encrypted_content":"x"}`, `{"type":"computer_call_output","output":{"type":"computer_screenshot"}}`,
+		`{"type":"tool_search_call","call_id":null,"execution":"server","arguments":{}}`, `{"type":"tool_search_output","call_id":null,"execution":"server","tools":[{"type":"function","name":"x"}]}`,
+		`{"type":"mcp_list_tools","tools":[{"name":"x"}]}`, `{"type":"compaction","encrypted_content":"x"}`, `{"type":"computer_call_output","output":{"type":"computer_screenshot"}}`,
 	} {
 		f, err := ParseResponses([]byte(`{"model":"m","input":[` + item + `]}`))
 		if err != nil || len(f.Own) == 0 {

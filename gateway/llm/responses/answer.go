@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	"turnout/gateway/llm"
+	"turnout/gateway/llm/chat"
 	"turnout/internal/jsonx"
 )
 
@@ -132,7 +133,7 @@ func (it *item) appendCall(b []byte, status string, whole bool) []byte {
 		b = jsonx.AddString(append(b, `,"type":"custom_tool_call"`...), "status", status)
 	case llm.ToolSearch:
 		b = jsonx.AddString(append(b, `,"type":"tool_search_call","execution":"client"`...), "status", status)
-		return jsonx.Add(jsonx.Add(b, "call_id", it.id), "arguments", orEmptyObject(llm.Raw(jsonx.RawText(text))))
+		return jsonx.Add(jsonx.Add(b, "call_id", it.id), "arguments", chat.Arguments(text))
 	default:
 		b = jsonx.AddString(append(b, `,"type":"function_call"`...), "status", status)
 	}

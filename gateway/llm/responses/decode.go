@@ -3,6 +3,8 @@
 package responses
 
 import (
+	"bytes"
+
 	"turnout/gateway/llm"
 	"turnout/gateway/llm/chat"
 	"turnout/internal/jsonx"
@@ -137,19 +139,32 @@ func (d *decoder) item() {
 		if id == nil {
 			d.Refuse(at, "needs a call_id")
 		}
-		d.say(false, llm.Part{Kind: llm.PartResult, ID: id, Parts: parts})
+		d.result(id, parts...)
 	case "tool_search_output":
 		if id == nil {
 			d.Refuse(at, "needs a call_id: searches of OpenAI's own cannot be said in this provider's protocol")
 		}
 		text := llm.Part{Kind: llm.PartText, Text: jsonx.AppendString(nil, string(found))}
-		d.say(false, llm.Part{Kind: llm.PartResult, ID: id, Parts: []llm.Part{text}})
+		d.result(id, text)
 	case "additional_tools":
 	case "reasoning":
 		d.say(true, llm.Part{Kind: llm.PartThinking, Text: llm.Raw(`""`)})
 	default:
 		d.Refuse(at, "is an item of OpenAI's own, which this provider's protocol cannot say")
 	}
+}
+
+// result adds what a call brought, to what it brought before: others take one answer of each call.
+func (d *decoder) result(id llm.Raw, parts ...llm.Part) {
+	if n := len(d.Request.Messages); n > 0 {
+		for i := range d.Request.Messages[n-1].Parts {
+			if p := &d.Request.Messages[n-1].Parts[i]; p.Kind == llm.PartResult && bytes.Equal(p.ID, id) {
+				p.Parts = append(p.Parts, parts...)
+				return
+			}
+		}
+	}
+	d.say(false, llm.Part{Kind: llm.PartResult, ID: id, Parts: parts})
 }
 
 // say adds to the turn under way where it is of the same side, else begins one.

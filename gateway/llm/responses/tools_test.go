@@ -18,7 +18,7 @@ const withTools = `{"model":"m","tools":[
 	{"type":"namespace","name":"agents","tools":[{"type":"function","name":"spawn","parameters":{"type":"object"}}]},
 	{"type":"tool_search","execution":"client","parameters":{"type":"object"}}],
 	"tool_choice":{"type":"function","namespace":"agents","name":"spawn"},"input":[{"type":"message","role":"user","content":"x"},
-	{"type":"custom_tool_call","call_id":"c1","name":"apply_patch","input":"*** a\nb"},{"type":"custom_tool_call_output","call_id":"c1","output":"done"},
+	{"type":"custom_tool_call","call_id":"c1","name":"apply_patch","input":"*** a\nb"},{"type":"custom_tool_call_output","call_id":"c1","output":"half"},{"type":"custom_tool_call_output","call_id":"c1","output":"done"},
 	{"type":"tool_search_call","call_id":"c0","execution":"client","arguments":{"query":"q"}},{"type":"tool_search_output","call_id":"c0","execution":"client","tools":[{"type":"function","name":"exec","description":"found again"}]},
 	{"type":"function_call","call_id":"c2","namespace":"agents","name":"spawn","arguments":"{}"},{"type":"function_call_output","call_id":"c2","output":"ok"}]}`
 
@@ -45,13 +45,23 @@ func TestToolsBecomeFunctions(t *testing.T) {
 	if about := jsonx.RawText(r.Tools[1].Description); !strings.HasPrefix(about, "Edits files.") || !strings.Contains(about, "start: x") {
 		t.Errorf("the grammar is lost: %q", about)
 	}
-	var calls []string
+	var calls, results []string
 	for _, turn := range r.Messages {
 		for _, p := range turn.Parts {
 			if p.Kind == llm.PartCall {
 				calls = append(calls, jsonx.RawText(p.Name)+" "+string(p.Input))
 			}
+			if p.Kind == llm.PartResult {
+				text := jsonx.RawText(p.ID)
+				for _, q := range p.Parts {
+					text += " " + jsonx.RawText(q.Text)
+				}
+				results = append(results, text)
+			}
 		}
+	}
+	if got := strings.Join(results, "; "); !strings.HasPrefix(got, "c1 half done; c0 [{") || !strings.HasSuffix(got, "]; c2 ok") {
+		t.Errorf("results %s", got)
 	}
 	if got := strings.Join(calls, "; "); got != `apply_patch {"input":"*** a\nb"}; tool_search {"query":"q"}; agents__spawn {}` {
 		t.Errorf("calls %s", got)
@@ -71,6 +81,7 @@ func TestCallsInTheClientsWords(t *testing.T) {
 		{"apply_patch", `{"patch":"p"}`, `{"type":"custom_tool_call","name":"apply_patch","input":"{\"patch\":\"p\"}"}`},
 		{"agents__spawn", `{}`, `{"type":"function_call","name":"spawn","namespace":"agents","arguments":"{}"}`},
 		{"tool_search", `{"query":"q"}`, `{"type":"tool_search_call","execution":"client","arguments":{"query":"q"}}`},
+		{"tool_search", `{"query":`, `{"type":"tool_search_call","execution":"client","arguments":{"arguments":"{\"query\":"}}`},
 	}
 	answer := &llm.Response{Finish: llm.FinishTools}
 	enc := NewEncoder(stamp, true)

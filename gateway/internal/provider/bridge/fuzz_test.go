@@ -27,6 +27,7 @@ func FuzzRequests(f *testing.F) {
 		`{"model":"m","messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,aGk="}}]}],"stop":"x","temperature":2}`,
 		`{"model":"m","max_tokens":9,"system":"s","messages":[{"role":"assistant","content":[{"type":"tool_use","id":"a","name":"n","input":{"x":1}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"a","content":[{"type":"image","source":{"type":"base64","media_type":"i/p","data":"aGk="}}]}]}],"thinking":{"type":"enabled","budget_tokens":2048}}`,
 		`{"model":"m","input":[{"type":"function_call","call_id":"c","name":"f","arguments":"{"},{"type":"function_call_output","call_id":"c","output":"\ud83d"}],"tools":[{"type":"function","name":"f"}],"reasoning":{"effort":"low"}}`,
+		`{"model":"m","tools":[{"type":"namespace","name":"s","tools":[{"type":"custom","name":"p","format":{"type":"grammar","syntax":"lark","definition":"x"}}]},{"type":"tool_search","execution":"client"}],"input":[{"type":"additional_tools","tools":[{"type":"function","name":"g"}]},{"type":"custom_tool_call","call_id":"c","namespace":"s","name":"p","input":"\ud83d"},{"type":"custom_tool_call_output","call_id":"c","output":"a"},{"type":"custom_tool_call_output","call_id":"c","output":"b"},{"type":"tool_search_call","call_id":"d","arguments":{"query":"q"}},{"type":"tool_search_output","call_id":"d","tools":[{"type":"custom","name":"h"}]}]}`,
 		`{"model":"m","messages":[{"role":"tool","tool_call_id":"x","content":"y"},{"role":"assistant","tool_calls":[{"id":null,"function":{"name":null}}]}]}`,
 	} {
 		f.Add([]byte(seed))
@@ -59,6 +60,7 @@ func FuzzAnswers(f *testing.F) {
 	for _, seed := range []string{
 		`{"id":"x","choices":[{"index":0,"delta":{"content":"a","tool_calls":[{"index":0,"id":"c","function":{"name":"f","arguments":"{"}}]},"message":{"content":"x","tool_calls":[{"id":"c","function":{"name":"f","arguments":"[1"}}]},"finish_reason":"stop"}],"usage":{"prompt_tokens":1,"completion_tokens":2}}`,
 		`{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"t","name":"n","input":{"a":1}}}`,
+		`{"id":"x","choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"c","function":{"name":"f","arguments":"{\"input\":\"\\ud83d\\u12\"}"}}]},"finish_reason":"stop"}]}`,
 		`{"type":"message","content":[{"type":"thinking","thinking":"x"},{"type":"tool_use"}],"stop_reason":"stop_sequence","stop_sequence":"s","usage":{"input_tokens":1,"output_tokens":2}}`,
 		`{"output":{"message":{"content":[{"text":"x"},{"toolUse":{"toolUseId":"a","name":"b","input":{}}},{"reasoningContent":{"reasoningText":{"text":"t","signature":"c2ln"}}}]}},"stopReason":"tool_use","usage":{"inputTokens":1,"outputTokens":2,"cacheDetails":[{"ttl":"1h","inputTokens":3}]},"contentBlockIndex":0,"start":{"toolUse":{"name":"b","toolUseId":"a"}},"delta":{"text":"x","toolUse":{"input":"{"},"reasoningContent":{"redactedContent":"eHg="}}}`,
 		`{"candidates":[{"content":{"parts":[{"text":"x","thought":true},{"functionCall":{"name":"f"}}]},"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":1}}`,
@@ -66,7 +68,9 @@ func FuzzAnswers(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		stamp := llm.Stamp{ID: "1", Model: "m"}
+		stamp := llm.Stamp{ID: "1", Model: "m", Tools: []llm.Tool{
+			{Kind: llm.ToolFreeform, Space: llm.Raw(`"s"`), Own: llm.Raw(`"g"`), Name: llm.Raw(`"f"`)}, {Kind: llm.ToolSearch, Name: llm.Raw(`"n"`)},
+		}}
 		for _, read := range []func([]byte, int64) (*llm.Response, error){chat.DecodeResponse, messages.DecodeResponse, gemini.DecodeResponse, bedrock.DecodeResponse} {
 			r, err := read(body, 0)
 			if err != nil {
