@@ -43,8 +43,17 @@ func withClient(t testing.TB, cfg kafkax.Config, do func(context.Context, *kafka
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	if err := do(ctx, client); err != nil {
-		t.Fatal(err)
+	// A broker that has just started, or is short of time, says for a while that it is not there.
+	for {
+		err := do(ctx, client)
+		if err == nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatal(err)
+		case <-time.After(200 * time.Millisecond):
+		}
 	}
 }
 
