@@ -315,3 +315,25 @@ func TestEnvelope(t *testing.T) {
 		t.Fatal(got)
 	}
 }
+
+// FuzzClassify: whatever an upstream refuses with has a class, words that can be shown, and a wait that
+// can be kept.
+func FuzzClassify(f *testing.F) {
+	for _, row := range classified {
+		f.Add(row.status, []byte(row.body))
+	}
+	f.Add(429, []byte(`{"error":{"message":"retry after 1e9 seconds","details":[{"retryDelay":"-1s"},{"retryDelay":"NaNs"}]}}`))
+	f.Fuzz(func(t *testing.T, status int, body []byte) {
+		for _, e := range []*Error{Classify(status, body), InBand(body)} {
+			switch {
+			case e == nil:
+			case e.Class == "" || e.Message == "" || len(e.Message) > maxMessage:
+				t.Fatalf("%d %q: %+v", status, body, e)
+			case e.RetryAfter < 0 || e.RetryAfter > maxRetryAfter:
+				t.Fatalf("%d %q: wait %s", status, body, e.RetryAfter)
+			case e.InvalidKey && e.Class != attempt.GatewayError, e.ContextLength && e.Class != attempt.ClientError:
+				t.Fatalf("%d %q: %+v", status, body, e)
+			}
+		}
+	})
+}
