@@ -79,7 +79,7 @@ func TestHealthAccounting(t *testing.T) {
 
 	var attempts, errors int64
 	eventually(t, 30*time.Second, "ClickHouse's slots hold what counts", func() error {
-		row := s.db.QueryRow(t.Context(), "SELECT toInt64(sum(attempts - client_errors - canceled)), toInt64(sum(errors)) FROM folds WHERE kind = 'slot' AND provider = 'accounted' AND generation = (SELECT max(generation) FROM fold_generations)")
+		row := s.db.QueryRow(t.Context(), "SELECT toInt64(sum(attempts - client_errors - canceled)), toInt64(sum(errors)) FROM folds FINAL WHERE kind = 'slot' AND provider = 'accounted' AND generation = (SELECT max(generation) FROM fold_generations)")
 		if err := row.Scan(&attempts, &errors); err != nil {
 			return err
 		}
