@@ -64,7 +64,7 @@ func TestHealthAccounting(t *testing.T) {
 		}
 		cancel()
 		<-done
-		eventually(t, time.Second, "the upstream is let go", func() error {
+		eventually(t, 10*time.Second, "the upstream is let go", func() error {
 			if u.Gone() == gone {
 				return fmt.Errorf("%d calls were let go", gone)
 			}
