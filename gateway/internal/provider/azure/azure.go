@@ -17,13 +17,25 @@ import (
 	"turnout/gateway/internal/provider/wire"
 )
 
-// defaultVersion of the API is asked for where the base URL names none: the newest that is no preview.
-const defaultVersion = "2024-10-21"
+// Versions of the API that are asked for where the base URL names none: the newest that is no preview,
+// and for Responses, which is in previews alone, the newest of those.
+const (
+	defaultVersion   = "2024-10-21"
+	responsesVersion = "2025-04-01-preview"
+)
 
 // New returns an adapter; agent is the User-Agent upstreams see, now the clock that HTTP dates in
 // Retry-After are read by.
 func New(transports *provider.Transports, agent string, now func() time.Time) provider.Adapter {
-	return openai.NewAt(wire.Host{Path: path, Credential: func(secret string) (string, string) { return "Api-Key", secret }}, transports, agent, now)
+	host := wire.Host{Path: path, Credential: func(secret string) (string, string) { return "Api-Key", secret }, Completion: completion}
+	return openai.NewAt(host, wire.Client{Transports: transports, Agent: agent, Now: now})
+}
+
+// completion: OpenAI's reasoning models refuse the limit's older name, whatever the resource's host is
+// called, and Mistral's refuse its newer one. A deployment's name does not tell what it deploys, the
+// catalogue's does.
+func completion(call *provider.Call) bool {
+	return !strings.Contains(call.Model, "stral") && !strings.Contains(call.Model, "xtral")
 }
 
 func path(call *provider.Call, path string) string {
@@ -34,11 +46,19 @@ func path(call *provider.Call, path string) string {
 		}
 		return path
 	}
-	if query == "" {
+	switch {
+	case query != "":
+	case path == "responses":
+		query = "api-version=" + responsesVersion
+	default:
 		query = "api-version=" + defaultVersion
 	}
-	if path == "responses" { // the one that is not a deployment's
-		return "openai/responses?" + query
+	root := "openai/"
+	if strings.HasSuffix(strings.TrimRight(base, "/"), "/openai") {
+		root = ""
 	}
-	return "openai/deployments/" + url.PathEscape(call.UpstreamModel) + "/" + path + "?" + query
+	if path == "responses" { // the one that is not a deployment's
+		return root + "responses?" + query
+	}
+	return root + "deployments/" + url.PathEscape(call.UpstreamModel) + "/" + path + "?" + query
 }

@@ -79,8 +79,10 @@ func TestAddressesAndCredential(t *testing.T) {
 		"a version":               {attempt.EndpointChat, "?api-version=2025-04-01-preview", answer, chat, "/openai/deployments/my gpt/chat/completions", "api-version=2025-04-01-preview"},
 		"the newer API":           {attempt.EndpointChat, "/openai/v1", answer, chat, "/openai/v1/chat/completions", ""},
 		"the newer API, previews": {attempt.EndpointChat, "/openai/v1?api-version=preview", answer, chat, "/openai/v1/chat/completions", "api-version=preview"},
+		"a base URL with /openai": {attempt.EndpointChat, "/openai/?api-version=2025-04-01-preview", answer, chat, "/openai/deployments/my gpt/chat/completions", "api-version=2025-04-01-preview"},
 		"embeddings":              {attempt.EndpointEmbeddings, "", vectors, `{"model":"m","input":"x"}`, "/openai/deployments/my gpt/embeddings", "api-version=2024-10-21"},
 		"responses":               {attempt.EndpointResponses, "?api-version=2025-04-01-preview", response, `{"model":"m","input":"x","store":false}`, "/openai/responses", "api-version=2025-04-01-preview"},
+		"responses, no version":   {attempt.EndpointResponses, "", response, `{"model":"m","input":"x","store":false}`, "/openai/responses", "api-version=2025-04-01-preview"},
 		"responses, newer API":    {attempt.EndpointResponses, "/openai/v1", response, `{"model":"m","input":"x","store":false}`, "/openai/v1/responses", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -99,6 +101,32 @@ func TestAddressesAndCredential(t *testing.T) {
 				t.Errorf("body %s", sent.Body)
 			}
 		})
+	}
+}
+
+// Translated requests went with max_tokens, which reasoning models refuse, wherever the base URL did not
+// end in .openai.azure.com: at a resource's other hosts, behind a domain of the host's own, in tests.
+func TestLimitGoesByProtocolNotByHost(t *testing.T) {
+	for model, want := range map[string]string{"gpt-5.4": "max_completion_tokens", "o3": "max_completion_tokens", "deepseek-v3.2": "max_completion_tokens", "mistral-large-3": "max_tokens", "codestral-2501": "max_tokens", "mixtral-8x7b": "max_tokens"} {
+		up := upstream.New(t, `200 json:"{\"id\":\"1\",\"choices\":[{\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":\"hi\"},\"finish_reason\":\"stop\"}]}"`)
+		transports := provider.NewTransports(nil)
+		body := []byte(`{"model":"m","max_tokens":77,"messages":[{"role":"user","content":"x"}]}`)
+		facts, wrong := llm.ParseMessages(body)
+		if wrong != nil {
+			t.Fatal(wrong)
+		}
+		answer, failure := newAdapter(transports).Complete(context.Background(), &provider.Call{
+			Endpoint: attempt.EndpointMessages, Facts: facts, Body: body, Model: model, UpstreamModel: "prod-1", Secret: "azure-0123456789",
+			Target: &provider.Target{Provider: "p", BaseURL: up.URL, AllowPrivate: true},
+		})
+		if failure != nil {
+			t.Fatal(failure)
+		}
+		answer.Release()
+		transports.CloseIdle()
+		if sent := string(up.Calls()[0].Body); !strings.Contains(sent, `"`+want+`":77`) || strings.Count(sent, ":77") != 1 {
+			t.Errorf("%s is asked %s, want %s", model, sent, want)
+		}
 	}
 }
 

@@ -31,19 +31,19 @@ const chatPath = "chat/completions"
 // New returns an adapter; agent is the User-Agent upstreams see ("turnout/1.2.3"), now the clock that
 // HTTP dates in Retry-After are read by.
 func New(transports *provider.Transports, agent string, now func() time.Time) *Adapter {
-	return NewAt(wire.Host{}, transports, agent, now)
+	return NewAt(wire.Host{}, wire.Client{Transports: transports, Agent: agent, Now: now})
 }
 
-// NewAt returns an adapter for where OpenAI's protocol is spoken as host says.
-func NewAt(host wire.Host, transports *provider.Transports, agent string, now func() time.Time) *Adapter {
-	a := &Adapter{client: wire.Client{Transports: transports, Agent: agent, Now: now}, host: host}
+// NewAt returns an adapter for where OpenAI's protocol is spoken as host says, its calls made by client.
+func NewAt(host wire.Host, client wire.Client) *Adapter {
+	a := &Adapter{client: client, host: host}
 	a.protocol = bridge.Protocol{
 		Path:   func(call *provider.Call) string { return a.host.At(call, chatPath) },
 		Header: a.header,
 		Append: chat.Append,
 		Sending: func(call *provider.Call, s *llm.Sending) {
 			// Where a limit under its old name is refused.
-			s.Completion = strings.Contains(call.Target.BaseURL, "//api.openai.com/") || strings.Contains(call.Target.BaseURL, ".openai.azure.com/")
+			s.Completion = a.host.Completion != nil && a.host.Completion(call) || strings.Contains(call.Target.BaseURL, "//api.openai.com/")
 		},
 		Response: chat.DecodeResponse,
 		Decoder:  func(limit int64) bridge.Decoder { return chat.NewDecoder(limit) },

@@ -14,6 +14,9 @@ type Host struct {
 	Credential func(secret string) (name, value string)
 	// Body changes a whole body in the vendor's protocol; nil: it stays.
 	Body func(body []byte) []byte
+	// Completion says whether, in OpenAI's protocol, the limit on an answer goes under its newer name,
+	// max_completion_tokens; nil: it does not.
+	Completion func(call *provider.Call) bool
 }
 
 // At is where a call goes.
