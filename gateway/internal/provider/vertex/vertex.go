@@ -1,5 +1,6 @@
-// Package vertex speaks with models on Google's Vertex AI: Anthropic's in Messages, others in
-// generateContent, with a service account's tokens. A base URL ends in a project and a place, such as
+// Package vertex speaks with models on Google's Vertex AI: Anthropic's in Messages, Google's in
+// generateContent, open ones in OpenAI's chat completions, with a service account's tokens. A base URL
+// ends in a project and a place, such as
 // https://aiplatform.googleapis.com/v1/projects/my-project/locations/{region}.
 package vertex
 
@@ -13,6 +14,7 @@ import (
 	"turnout/gateway/internal/provider"
 	"turnout/gateway/internal/provider/anthropic"
 	"turnout/gateway/internal/provider/gemini"
+	"turnout/gateway/internal/provider/openai"
 	"turnout/gateway/internal/provider/wire"
 	"turnout/gateway/llm"
 	"turnout/internal/jsonx"
@@ -20,8 +22,8 @@ import (
 
 // Adapter is a provider.Adapter, a provider.Placer and a provider.Publisher.
 type Adapter struct {
-	tokens            *tokens
-	anthropic, google provider.Adapter
+	tokens                  *tokens
+	anthropic, google, open provider.Adapter
 }
 
 var (
@@ -38,15 +40,23 @@ func New(transports *provider.Transports, agent string, now func() time.Time) *A
 	none := func(string) (string, string) { return "Authorization", "" }
 	a.anthropic = anthropic.NewAt(wire.Host{Path: claude, Credential: none, Body: claudeBody}, client)
 	a.google = gemini.NewAt(wire.Host{Path: google, Credential: none}, client)
+	a.open = openai.NewAt(wire.Host{Path: open, Credential: none}, client)
 	return a
 }
 
-// Of implements provider.Publisher.
+// Of implements provider.Publisher. Names are MODEL, PUBLISHER/MODEL, publishers/PUBLISHER/models/MODEL,
+// or endpoints/ID for a tuned model of Google's. What Vertex serves of others as open models has a name
+// with its publisher before a slash, Google's own open ones end in -maas.
 func (a *Adapter) Of(upstreamModel string) provider.Adapter {
-	if strings.HasPrefix(upstreamModel, "claude-") || strings.HasPrefix(upstreamModel, "publishers/anthropic/") {
+	publisher, name, named := strings.Cut(strings.TrimPrefix(upstreamModel, "publishers/"), "/")
+	switch {
+	case publisher == "anthropic" && named, !named && strings.HasPrefix(publisher, "claude-"):
 		return a.anthropic
+	case !named, publisher == "endpoints", strings.HasPrefix(upstreamModel, "publishers/"),
+		publisher == "google" && !strings.HasSuffix(name, "-maas"):
+		return a.google
 	}
-	return a.google
+	return a.open
 }
 
 // Offer implements provider.Adapter, for a model that nobody names: Google's.
@@ -64,16 +74,33 @@ func (a *Adapter) Stream(ctx context.Context, call *provider.Call) (provider.Str
 	return a.Of(call.UpstreamModel).Stream(ctx, call)
 }
 
-// PlaceURL implements provider.Placer. Places but global have a host of their own.
+// PlaceURL implements provider.Placer. A base URL that says its place itself stays as it is.
 func (a *Adapter) PlaceURL(base, region string) string {
+	if !strings.Contains(base, "{region}") {
+		return base
+	}
 	if region == "" {
 		region = "global"
 	}
-	if region != "global" {
-		base = strings.Replace(base, "//aiplatform.googleapis.com/", "//"+region+"-aiplatform.googleapis.com/", 1)
+	for _, catalogued := range [...]string{"//aiplatform.googleapis.com/", "//{region}-aiplatform.googleapis.com/"} {
+		base = strings.Replace(base, catalogued, "//"+host(region)+"/", 1)
 	}
 	return strings.ReplaceAll(base, "{region}", region)
 }
+
+// host is the one that serves a place.
+func host(region string) string {
+	switch region {
+	case "global":
+		return "aiplatform.googleapis.com"
+	case "us", "eu": // of several regions
+		return "aiplatform." + region + ".rep.googleapis.com"
+	}
+	return region + "-aiplatform.googleapis.com"
+}
+
+// open is where all open models are served: which of them stands in the body.
+func open(_ *provider.Call, path string) string { return "endpoints/openapi/" + path }
 
 func claude(call *provider.Call, _ string) string {
 	method := ":rawPredict"
@@ -89,10 +116,10 @@ func google(_ *provider.Call, path string) string {
 }
 
 func published(by, model string) string {
-	if strings.HasPrefix(model, "publishers/") {
+	if strings.HasPrefix(model, "publishers/") || strings.HasPrefix(model, "endpoints/") {
 		return model
 	}
-	return "publishers/" + by + "/models/" + model
+	return "publishers/" + by + "/models/" + strings.TrimPrefix(model, by+"/")
 }
 
 // claudeVersion is what Vertex wants in the body in the place of the header Anthropic-Version.
@@ -136,5 +163,6 @@ func (a *Adapter) sign(w *provider.Watch, call *provider.Call, _ *url.URL, heade
 	}
 	header["Authorization"] = []string{"Bearer " + token}
 	delete(header, "Anthropic-Version")
+	delete(header, "Openai-Beta")
 	return nil
 }

@@ -36,7 +36,7 @@ func TestConformance(t *testing.T) {
 			return New(transports, "turnout/test", func() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) }).Of(model)
 		}
 	}
-	const claude, gemini = "claude-sonnet-4-5@20250929", "gemini-2.5-pro"
+	const claude, gemini, deepseek = "claude-sonnet-4-5@20250929", "gemini-2.5-pro", "deepseek-ai/deepseek-v3.2-maas"
 	providertest.Run(t, &providertest.Protocol{
 		New: of(claude), Base: base, Path: "/publishers/anthropic/models/" + claude + ":rawPredict", StreamPath: "/publishers/anthropic/models/" + claude + ":streamRawPredict",
 		Model: claude, Native: attempt.EndpointMessages, Golden: "claude", About: "Claude on Vertex", Speech: providertest.Messages,
@@ -44,6 +44,11 @@ func TestConformance(t *testing.T) {
 	providertest.Run(t, &providertest.Protocol{
 		New: of(gemini), Base: base, Path: "/publishers/google/models/" + gemini + ":generateContent", StreamPath: "/publishers/google/models/" + gemini + ":streamGenerateContent",
 		Model: gemini, About: "Gemini 2.5 on Vertex", NoMarker: true, Speech: providertest.Gemini,
+	})
+	const path = "/endpoints/openapi/chat/completions"
+	providertest.Run(t, &providertest.Protocol{
+		New: of(deepseek), Base: base, Path: path, StreamPath: path,
+		Model: deepseek, Native: attempt.EndpointChat, Golden: "open", About: "Open models on Vertex", Speech: providertest.Chat,
 	})
 }
 
@@ -135,27 +140,82 @@ func FuzzClaudeBody(f *testing.F) {
 	})
 }
 
-func TestPlaces(t *testing.T) {
+// Multi-regions went to us-aiplatform and eu-aiplatform, which do not exist, and base URLs that name the
+// region in their host to global-aiplatform.
+func TestHostsOfPlaces(t *testing.T) {
 	a := newAdapter(t, time.Now)
-	const catalogued = "https://aiplatform.googleapis.com/v1/projects/p/locations/{region}"
-	for region, want := range map[string]string{
-		"":             "https://aiplatform.googleapis.com/v1/projects/p/locations/global",
-		"global":       "https://aiplatform.googleapis.com/v1/projects/p/locations/global",
-		"europe-west4": "https://europe-west4-aiplatform.googleapis.com/v1/projects/p/locations/europe-west4",
+	for region, host := range map[string]string{
+		"": "aiplatform.googleapis.com", "global": "aiplatform.googleapis.com", "us": "aiplatform.us.rep.googleapis.com", "eu": "aiplatform.eu.rep.googleapis.com",
+		"europe-west4": "europe-west4-aiplatform.googleapis.com", "us-east5": "us-east5-aiplatform.googleapis.com",
 	} {
-		if got := a.PlaceURL(catalogued, region); got != want {
-			t.Errorf("%s: %s, want %s", region, got, want)
+		place := region
+		if place == "" {
+			place = "global"
+		}
+		for _, catalogued := range []string{"https://aiplatform.googleapis.com/v1/projects/p/locations/{region}", "https://{region}-aiplatform.googleapis.com/v1/projects/p/locations/{region}"} {
+			if got, want := a.PlaceURL(catalogued, region), "https://"+host+"/v1/projects/p/locations/"+place; got != want {
+				t.Errorf("%q in %s: %s, want %s", region, catalogued, got, want)
+			}
+		}
+		for _, fixed := range []string{"https://aiplatform.googleapis.com/v1/projects/p/locations/global", "https://us-east5-aiplatform.googleapis.com/v1/projects/p/locations/us-east5"} {
+			if got := a.PlaceURL(fixed, region); got != fixed {
+				t.Errorf("%s became %s for %q", fixed, got, region)
+			}
 		}
 	}
+}
+
+func TestProtocolOfModels(t *testing.T) {
+	a := newAdapter(t, time.Now)
 	for model, want := range map[string]provider.Adapter{
-		"claude-opus-4-1@20250805": a.anthropic, "publishers/anthropic/models/x": a.anthropic, "gemini-2.5-pro": a.google, "publishers/meta/models/llama": a.google,
+		"claude-opus-4-1@20250805": a.anthropic, "publishers/anthropic/models/x": a.anthropic, "anthropic/claude-opus-4-6": a.anthropic,
+		"gemini-2.5-pro": a.google, "publishers/google/models/gemini": a.google, "google/gemini-2.5-pro": a.google, "publishers/meta/models/llama": a.google, "endpoints/123": a.google,
+		"deepseek-ai/deepseek-v3.1-maas": a.open, "meta/llama-3.3-70b-instruct-maas": a.open, "openai/gpt-oss-120b-maas": a.open, "qwen/qwen3-235b-a22b-instruct-2507-maas": a.open,
+		"moonshotai/kimi-k2-thinking-maas": a.open, "zai-org/glm-5-maas": a.open, "xai/grok-4.1-fast": a.open, "google/gemma-4-26b-a4b-it-maas": a.open,
 	} {
 		if a.Of(model) != want {
 			t.Errorf("%s is served by the wrong protocol", model)
 		}
 	}
-	if path := google(nil, "publishers/meta/models/llama:generateContent"); path != "publishers/meta/models/llama:generateContent" {
-		t.Error(path)
+	for path, want := range map[string]string{
+		"models/gemini-2.5-pro:generateContent":        "publishers/google/models/gemini-2.5-pro:generateContent",
+		"google/gemini-2.5-pro:generateContent":        "publishers/google/models/gemini-2.5-pro:generateContent",
+		"publishers/meta/models/llama:generateContent": "publishers/meta/models/llama:generateContent",
+		"endpoints/123:generateContent":                "endpoints/123:generateContent",
+	} {
+		if got := google(nil, path); got != want {
+			t.Errorf("%s became %s, want %s", path, got, want)
+		}
+	}
+	call := &provider.Call{UpstreamModel: "anthropic/claude-opus-4-6", Facts: &llm.Facts{}}
+	if got := claude(call, ""); got != "publishers/anthropic/models/claude-opus-4-6:rawPredict" {
+		t.Error(got)
+	}
+}
+
+// Open models went to publishers/google/models/..., where nobody is.
+func TestOpenModelsGoToTheOpenEndpoint(t *testing.T) {
+	up := upstream.New(t, "200 json:"+strconv.Quote(providertest.Chat.Plain(said)))
+	const sent = `{"max_tokens":9, "model":"m","x_new":[1, 2],"messages":[{"role":"user","content":"x"}]}`
+	facts, wrong := llm.ParseChat([]byte(sent))
+	if wrong != nil {
+		t.Fatal(wrong)
+	}
+	answer, failure := newAdapter(t, time.Now).Complete(context.Background(), &provider.Call{
+		Endpoint: attempt.EndpointChat, Facts: facts, Body: []byte(sent), Model: "m", UpstreamModel: "openai/gpt-oss-120b-maas", Secret: "ya29.token",
+		Header: http.Header{"Openai-Beta": {"x"}},
+		Target: &provider.Target{Provider: "p", BaseURL: up.URL + base, AllowPrivate: true},
+	})
+	if failure != nil {
+		t.Fatal(failure)
+	}
+	answer.Release()
+	got := up.Calls()[0]
+	if got.Path != base+"/endpoints/openapi/chat/completions" || got.Header.Get("Authorization") != "Bearer ya29.token" || got.Header.Get("Openai-Beta") != "" {
+		t.Errorf("%s with %v", got.Path, got.Header)
+	}
+	if want := strings.Replace(sent, `"m"`, `"openai/gpt-oss-120b-maas"`, 1); string(got.Body) != want {
+		t.Errorf("sent\n%s, want\n%s", got.Body, want)
 	}
 }
 
