@@ -2,6 +2,7 @@ package llm
 
 import (
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -37,7 +38,13 @@ func InBand(body []byte) *Error {
 }
 
 func classify(status int, b *errorBody) *Error {
+	if status == http.StatusBadRequest && containsAny(strings.ToLower(b.kind), limitKinds) {
+		status = http.StatusTooManyRequests
+	}
 	e := &Error{Status: status, Code: b.code, Type: b.kind, Param: b.param, Message: b.text(status)}
+	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
+		e.RetryAfter = b.wait()
+	}
 	words := strings.ToLower(b.message + "\n" + b.code + "\n" + b.kind + "\n" + b.inner)
 	switch {
 	case status >= 500:
@@ -50,14 +57,14 @@ func classify(status int, b *errorBody) *Error {
 		e.Class = attempt.GatewayError
 	case status < 300, containsAny(words, faultPhrases):
 		e.Class = attempt.UpstreamError
-	case containsAny(words, filterPhrases):
+	case b.filtered():
 		e.Class = attempt.ContentFilter
 	case status == http.StatusUnauthorized, containsAny(words, keyPhrases):
 		e.Class = attempt.GatewayError
 		e.InvalidKey = true
 	case status == http.StatusForbidden:
 		e.Class = attempt.GatewayError
-	case containsAny(words, quotaPhrases), containsAny(words, modelPhrases), strings.EqualFold(strings.TrimSpace(b.message), "not found"):
+	case containsAny(words, quotaPhrases), containsAny(words, accountPhrases), containsAny(words, modelPhrases), slices.Contains(hostMessages, strings.ToLower(strings.TrimSpace(b.message))):
 		e.Class = attempt.GatewayError
 	default:
 		e.Class = attempt.ClientError
@@ -79,21 +86,30 @@ func containsAny(s string, phrases []string) bool {
 var (
 	// faultPhrases are of failures that are nobody's but the upstream's, whatever their status.
 	faultPhrases = []string{
-		"modelerrorexception", // Bedrock, 424
+		"modelerrorexception",       // Bedrock, 424
+		"modelstreamerrorexception", // Bedrock, 424
+	}
+	// limitKinds are types of limits that AWS's own clients know by the type, whatever the status.
+	limitKinds = []string{
+		"throttlingexception",
+		"toomanyrequestsexception",
+	}
+	// filterCodes are looked for in code, type and what is inside, not in the message.
+	filterCodes = []string{
+		"content_filter",               // Azure, Moonshot
+		"responsibleaipolicyviolation", // Azure, innererror.code
+		"content_policy_violation",     // OpenAI, Azure
+		"moderation_blocked",           // OpenAI
+		"sensitivecontentdetected",     // ByteDance, with or without InputText, OutputText, ...
+		"data_inspection_failed",       // Alibaba, compatible mode
+		"datainspectionfailed",         // Alibaba
 	}
 	filterPhrases = []string{
-		"content_filter",                            // Azure, Moonshot
-		"responsibleaipolicyviolation",              // Azure, innererror.code
 		"content management policy",                 // Azure
-		"content_policy_violation",                  // OpenAI, Azure
-		"moderation_blocked",                        // OpenAI
 		"rejected as a result of our safety system", // OpenAI
 		"flagged as potentially violating",          // OpenAI
 		"content filtering policy",                  // Anthropic
 		"content violates usage guidelines",         // xAI
-		"sensitivecontentdetected",                  // ByteDance, with or without InputText, OutputText, ...
-		"data_inspection_failed",                    // Alibaba, compatible mode
-		"datainspectionfailed",                      // Alibaba
 		"content exists risk",                       // DeepSeek
 	}
 	keyPhrases = []string{
@@ -105,6 +121,7 @@ var (
 		"please pass a valid api key",
 		"api_key_invalid",                                    // Google, details[].reason
 		"api key expired",                                    // Google
+		"api key was reported as leaked",                     // Google, 403
 		"invalidapikey",                                      // Alibaba
 		"please make sure your api key is valid",             // Bedrock, API keys
 		"the security token included in the request is",      // AWS: invalid, expired
@@ -121,6 +138,17 @@ var (
 		"accountoverdue",            // ByteDance
 		"servicequotaexceeded",      // AWS
 	}
+	// accountPhrases are of what the account or project may not do, or not from there.
+	accountPhrases = []string{
+		"failed_precondition",   // Google: the place of the caller, billing, terms of a model, the place of a model
+		"accessdeniedexception", // AWS
+		"incompletesignature",   // AWS
+	}
+	// hostMessages are messages that say all they say, about what only the host can mend.
+	hostMessages = []string{
+		"not found",
+		"operation not allowed", // Bedrock: the account is not let in yet
+	}
 	modelPhrases = []string{
 		"unknown model",
 		"model not exist",      // DeepSeek
@@ -129,9 +157,13 @@ var (
 		"model_decommissioned", // Groq
 		"deploymentnotfound",   // Azure
 		"deployment for this resource does not exist",
-		"modelnotopen",                  // ByteDance
-		"model identifier is invalid",   // Bedrock
-		"with on-demand throughput isn", // Bedrock: wants an inference profile
+		"operationnotsupported",           // Azure: the deployment's model does something else
+		"is enabled only for api version", // Azure
+		"api version not supported",       // Azure
+		"unavailable model",               // Azure, Foundry
+		"modelnotopen",                    // ByteDance
+		"model identifier is invalid",     // Bedrock
+		"with on-demand throughput isn",   // Bedrock: wants an inference profile
 	}
 	contextPhrases = []string{
 		"context_length_exceeded",                       // OpenAI, Azure, Groq: code

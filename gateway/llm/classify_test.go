@@ -2,6 +2,7 @@ package llm
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -56,9 +57,36 @@ var classified = []struct {
 	{"Google expired", 400, `{"error":{"code":400,"message":"API key expired. Please renew the API key.","status":"INVALID_ARGUMENT"}}`, attempt.GatewayError, "gateway_error", badKey},
 	{"Google context", 400, `{"error":{"code":400,"message":"The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).","status":"INVALID_ARGUMENT"}}`, attempt.ClientError, "client_error", ctxLen},
 	{"Google exhausted", 429, `{"error":{"code":429,"message":"Resource has been exhausted (e.g. check quota).","status":"RESOURCE_EXHAUSTED"}}`, attempt.UpstreamError, "rate_limited", none},
+	{"Google location", 400, `{"error":{"code":400,"message":"User location is not supported for the API use.","status":"FAILED_PRECONDITION"}}`, attempt.GatewayError, "gateway_error", none},
+	{"Google free tier", 400, `{"error":{"code":400,"message":"Gemini API free tier is not available in your country. Please enable billing on your project in Google AI Studio.","status":"FAILED_PRECONDITION"}}`, attempt.GatewayError, "gateway_error", none},
+	{"Google leaked", 403, `{"error":{"code":403,"message":"Your API key was reported as leaked. Please use another API key.","status":"PERMISSION_DENIED"}}`, attempt.GatewayError, "gateway_error", badKey},
+	{"Google suspended", 403, `{"error":{"code":403,"message":"Permission denied: Consumer 'api_key:x' has been suspended.","status":"PERMISSION_DENIED","details":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"CONSUMER_SUSPENDED","domain":"googleapis.com","metadata":{"service":"generativelanguage.googleapis.com","consumer":"projects/1"}}]}}`, attempt.GatewayError, "gateway_error", none},
+	{"Google overloaded", 503, `{"error":{"code":503,"message":"The model is overloaded. Please try again later.","status":"UNAVAILABLE"}}`, attempt.UpstreamError, "server_error", none},
+	{"Vertex not allowed", 400, `[{"error":{"code":400,"message":"Project ` + "`p`" + ` is not allowed to use Publisher Model ` + "`projects/p/locations/asia-southeast1/publishers/anthropic/models/claude-3-sonnet@20240229`" + `","status":"FAILED_PRECONDITION"}}]`, attempt.GatewayError, "gateway_error", none},
+	{"Vertex not servable", 400, `{"error":{"code":400,"message":"Publisher Model ` + "`projects/p/locations/global/publishers/anthropic/models/claude-sonnet-5`" + ` is not servable in region global.","status":"FAILED_PRECONDITION"}}`, attempt.GatewayError, "gateway_error", none},
+	{"Vertex no access", 404, `{"error":{"code":404,"message":"Publisher Model ` + "`projects/p/locations/us-central1/publishers/google/models/gemini-3-pro-preview`" + ` was not found or your project does not have access to it. Please ensure you are using a valid model version. For more information, see: https://cloud.google.com/vertex-ai/generative-ai/docs/learn/model-versions","status":"NOT_FOUND"}}`, attempt.UpstreamError, "upstream_error", none},
+	{"Vertex permission", 403, `[{"error":{"code":403,"message":"Permission 'aiplatform.endpoints.predict' denied on resource '//aiplatform.googleapis.com/projects/p/locations/us-central1/endpoints/openapi' (or it may not exist).","status":"PERMISSION_DENIED","details":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"IAM_PERMISSION_DENIED","domain":"aiplatform.googleapis.com","metadata":{"permission":"aiplatform.endpoints.predict"}}]}}]`, attempt.GatewayError, "gateway_error", none},
+	{"Vertex switched off", 403, `[{"error":{"code":403,"message":"Vertex AI API has not been used in project 7 before or it is disabled. Enable it by visiting https://console.developers.google.com/apis/api/aiplatform.googleapis.com/overview?project=7 then retry. If you enabled this API recently, wait a few minutes for the action to propagate to our systems and retry.","status":"PERMISSION_DENIED","details":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"SERVICE_DISABLED","domain":"googleapis.com"}]}}]`, attempt.GatewayError, "gateway_error", none},
+	{"Vertex billing", 403, `[{"error":{"code":403,"message":"This API method requires billing to be enabled. Please enable billing on project #p by visiting https://console.developers.google.com/billing/enable?project=p then retry.","status":"PERMISSION_DENIED","details":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"BILLING_DISABLED","domain":"googleapis.com"}]}}]`, attempt.GatewayError, "gateway_error", none},
+	{"Vertex project", 403, `{"error":{"code":403,"message":"Permission denied on resource project p.","status":"PERMISSION_DENIED","details":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"CONSUMER_INVALID","domain":"googleapis.com"}]}}`, attempt.GatewayError, "gateway_error", none},
+	{"Vertex token", 401, `[{"error":{"code":401,"message":"Request had invalid authentication credentials. Expected OAuth 2 access token, login cookie or other valid authentication credential. See https://developers.google.com/identity/sign-in/web/devconsole-project.","status":"UNAUTHENTICATED","details":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"ACCESS_TOKEN_EXPIRED","domain":"googleapis.com"}]}}]`, attempt.GatewayError, "gateway_error", badKey},
+	{"Vertex quota", 429, `[{"error":{"code":429,"message":"Quota exceeded for aiplatform.googleapis.com/online_prediction_requests_per_base_model with base model: anthropic-claude-3-5-sonnet. Please submit a quota increase request. https://cloud.google.com/vertex-ai/docs/generative-ai/quotas-genai.","status":"RESOURCE_EXHAUSTED"}}]`, attempt.UpstreamError, "rate_limited", none},
 	{"Google argument", 400, `{"error":{"code":400,"message":"Invalid JSON payload received. Unknown name \"foo\"","status":"INVALID_ARGUMENT"}}`, attempt.ClientError, "client_error", none},
 
 	{"Azure filter", 400, `{"error":{"message":"The response was filtered due to the prompt triggering Azure OpenAI's content management policy.","type":null,"param":"prompt","code":"content_filter","status":400,"innererror":{"code":"ResponsibleAIPolicyViolation","content_filter_result":{"hate":{"filtered":true,"severity":"high"}}}}}`, attempt.ContentFilter, "content_filter", none},
+	{"Azure filter's field", 400, `{"error":{"message":"Additional properties are not allowed ('content_filter_results' was unexpected) - 'messages.1'","type":"invalid_request_error","param":null,"code":null}}`, attempt.ClientError, "client_error", none},
+	{"Azure filter, Foundry", 400, `{"error":{"code":"content_filter","message":"The response was filtered due to the prompt triggering Microsoft's content management policy. Please modify your prompt and retry.","param":"prompt","type":null,"innererror":{"code":"ResponsibleAIPolicyViolation","content_filter_result":{"jailbreak":{"filtered":true,"detected":true}}}}}`, attempt.ContentFilter, "content_filter", none},
+	{"Azure 401 place", 401, `{"error":{"code":"401","message":"Access denied due to invalid subscription key or wrong API endpoint. Make sure to provide a valid key for an active subscription and use a correct regional API endpoint for your resource."}}`, attempt.GatewayError, "gateway_error", badKey},
+	{"Azure 403 network", 403, `{"error":{"code":"403","message":"Access denied due to Virtual Network/Firewall rules."}}`, attempt.GatewayError, "gateway_error", none},
+	{"Azure 403 endpoint", 403, `{"error":{"code":"403","message":"A Virtual Network is configured for this resource. Please use the correct endpoint for making requests. Check https://aka.ms/cogsvc-vnet for more details."}}`, attempt.GatewayError, "gateway_error", none},
+	{"Azure operation", 400, `{"error":{"code":"OperationNotSupported","message":"The chatCompletion operation does not work with the specified model, gpt-5.1-codex. Please choose different model and try again. You can learn more about which models can be used with each operation here: https://go.microsoft.com/fwlink/?linkid=2197993."}}`, attempt.GatewayError, "gateway_error", none},
+	{"Azure version of a model", 400, `{"error":{"code":"BadRequest","message":"Model o1 is enabled only for api versions 2024-12-01-preview and later"}}`, attempt.GatewayError, "gateway_error", none},
+	{"Azure version", 400, `{"error":{"code":"BadRequest","message":"API version not supported"}}`, attempt.GatewayError, "gateway_error", none},
+	{"Azure resource 404", 404, `{"error":{"code":"404","message":"Resource not found"}}`, attempt.UpstreamError, "upstream_error", none},
+	{"Azure parameter", 400, `{"error":{"message":"Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.","type":"invalid_request_error","param":"max_tokens","code":"unsupported_parameter"}}`, attempt.ClientError, "client_error", none},
+	{"Azure 429", 429, `{"error":{"code":"429","message":"Requests to the ChatCompletions_Create Operation under Azure OpenAI API version 2024-05-01-preview have exceeded token rate limit of your current OpenAI S0 pricing tier. Please retry after 9 seconds. Please go here: https://aka.ms/oai/quotaincrease if you would like to further increase the default rate limit."}}`, attempt.UpstreamError, "rate_limited", none},
+	{"Foundry model", 400, `{"error":{"code":"unavailable_model","message":"Unavailable model: deepseek-r1","details":"Unavailable model: deepseek-r1"}}`, attempt.GatewayError, "gateway_error", none},
+	{"Foundry Mistral", 422, `{"detail":[{"type":"extra_forbidden","loc":["body","max_completion_tokens"],"msg":"Extra inputs are not permitted","input":256}]}`, attempt.ClientError, "client_error", none},
 	{"Azure filter by inner code", 400, `{"error":{"message":"refused","code":"BadRequest","innererror":{"code":"ResponsibleAIPolicyViolation"}}}`, attempt.ContentFilter, "content_filter", none},
 	{"Azure deployment 404", 404, `{"error":{"code":"DeploymentNotFound","message":"The API deployment for this resource does not exist. If you created the deployment within the last 5 minutes, please wait a moment and try again."}}`, attempt.UpstreamError, "upstream_error", none},
 	{"Azure deployment 400", 400, `{"error":{"code":"DeploymentNotFound","message":"The API deployment for this resource does not exist."}}`, attempt.GatewayError, "gateway_error", none},
@@ -115,6 +143,17 @@ var classified = []struct {
 	{"Bedrock model id", 400, `{"message":"The provided model identifier is invalid."}`, attempt.GatewayError, "gateway_error", none},
 	{"Bedrock on demand", 400, `{"message":"Invocation of model ID anthropic.claude-sonnet-4-5-20250929-v1:0 with on-demand throughput isn\u2019t supported. Retry your request with the ID or ARN of an inference profile that contains this model."}`, attempt.GatewayError, "gateway_error", none},
 	{"Bedrock throttling", 429, `{"message":"Too many tokens, please wait before trying again."}`, attempt.UpstreamError, "rate_limited", none},
+	{"Bedrock throttling by type", 400, `{"__type":"ThrottlingException","message":"Too many tokens per day, please wait before trying again."}`, attempt.UpstreamError, "rate_limited", none},
+	{"AWS too many", 400, `{"__type":"TooManyRequestsException","message":"Too Many Requests"}`, attempt.UpstreamError, "rate_limited", none},
+	{"Bedrock account", 400, `{"__type":"ValidationException","message":"Operation not allowed"}`, attempt.GatewayError, "gateway_error", none},
+	{"mentions an operation", 400, `{"__type":"ValidationException","message":"messages.1: operation not allowed in a text block"}`, attempt.ClientError, "client_error", none},
+	{"Bedrock legacy", 404, `{"message":"Access denied. This Model is marked by provider as Legacy and you have not been actively using the model in the last 15 days. Please upgrade to an active model on Amazon Bedrock"}`, attempt.UpstreamError, "upstream_error", none},
+	{"Bedrock use case", 404, `{"message":"Model use case details have not been submitted for this account. Fill out the Anthropic use case details form before using the model."}`, attempt.UpstreamError, "upstream_error", none},
+	{"Bedrock payment", 403, `{"__type":"AccessDeniedException","message":"Model access is denied due to INVALID_PAYMENT_INSTRUMENT:A valid payment instrument must be provided."}`, attempt.GatewayError, "gateway_error", none},
+	{"Bedrock denied", 400, `{"__type":"AccessDeniedException","message":"Your account is not authorized to invoke this API operation."}`, attempt.GatewayError, "gateway_error", none},
+	{"Bedrock model's stream", 424, `{"__type":"ModelStreamErrorException","message":"The model stream was interrupted.","originalStatusCode":500}`, attempt.UpstreamError, "upstream_error", none},
+	{"Bedrock output limit", 400, `{"message":"The maximum tokens you requested exceeds the model limit of 32768. Try again with a maximum tokens value lower than 32768."}`, attempt.ClientError, "client_error", none},
+	{"AWS half a signature", 400, `{"__type":"IncompleteSignatureException","message":"Authorization header requires 'Signature' parameter."}`, attempt.GatewayError, "gateway_error", none},
 	{"Bedrock not ready", 429, `{"__type":"ModelNotReadyException","message":"The model is not ready for inference."}`, attempt.UpstreamError, "rate_limited", none},
 	{"Bedrock model timeout", 408, `{"message":"The request took too long to process. Processing time exceeded the model timeout length."}`, attempt.UpstreamError, "upstream_error", none},
 	{"Bedrock model error", 424, `{"__type":"ModelErrorException","message":"The request failed due to an error while processing the model.","originalStatusCode":500}`, attempt.UpstreamError, "upstream_error", none},
@@ -154,7 +193,11 @@ func TestClassify(t *testing.T) {
 		if e.InvalidKey {
 			flags |= badKey
 		}
-		if e.Class != tc.class || e.ErrorType() != tc.etype || flags != tc.flags || e.Status != tc.status {
+		status := tc.status
+		if tc.etype == "rate_limited" {
+			status = http.StatusTooManyRequests
+		}
+		if e.Class != tc.class || e.ErrorType() != tc.etype || flags != tc.flags || e.Status != status {
 			t.Errorf("%s: %s %s status %d flags %b, want %s %s %d %b", tc.name, e.Class, e.ErrorType(), e.Status, flags, tc.class, tc.etype, tc.status, tc.flags)
 		}
 		if e.Message == "" || strings.Contains(e.Message, "<html") {
@@ -170,7 +213,7 @@ func TestEveryPhraseHasABody(t *testing.T) {
 		b, _ := readErrorBody([]byte(tc.body))
 		all.WriteString(strings.ToLower(b.message + "\n" + b.code + "\n" + b.kind + "\n" + b.inner + "\n"))
 	}
-	for _, table := range [][]string{faultPhrases, filterPhrases, keyPhrases, quotaPhrases, modelPhrases, contextPhrases} {
+	for _, table := range [][]string{faultPhrases, limitKinds, filterCodes, filterPhrases, keyPhrases, quotaPhrases, accountPhrases, hostMessages, modelPhrases, contextPhrases} {
 		for _, phrase := range table {
 			if !strings.Contains(all.String(), phrase) {
 				t.Errorf("no body shows %q", phrase)
@@ -204,6 +247,48 @@ func TestClassifyNamed(t *testing.T) {
 		e := ClassifyNamed(tc.status, tc.kind, []byte(tc.body))
 		if e.Class != tc.class || e.Status != tc.want || e.InvalidKey != tc.badKey || e.Message == "" || strings.Contains(e.Type, ":") {
 			t.Errorf("%d %s: %+v", tc.status, tc.kind, e)
+		}
+	}
+}
+
+// Waits that stood in the body alone were lost: keys cooled for the five seconds of those that name none.
+func TestWaitsThatOnlyTheBodyNames(t *testing.T) {
+	const azure, google = `{"error":{"code":"429","message":%q}}`, `{"error":{"code":429,"message":"Resource has been exhausted.","status":"RESOURCE_EXHAUSTED","details":[{"@type":"type.googleapis.com/google.rpc.QuotaFailure","violations":[]},{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":%q}]}}`
+	for _, tc := range []struct {
+		status       int
+		format, text string
+		want         time.Duration
+	}{
+		{429, azure, "Requests to the ChatCompletions_Create Operation under Azure OpenAI API version 2024-05-01-preview have exceeded token rate limit of your current OpenAI S0 pricing tier. Please retry after 9 seconds. Please go here", 9 * time.Second},
+		{429, azure, "Please retry after 86400 seconds.", 24 * time.Hour},
+		{429, azure, "Please retry after 1 second.", time.Second},
+		{429, azure, "Please retry after 20 milliseconds.", 20 * time.Millisecond},
+		{429, azure, "Rate limit reached on tokens per min (TPM): Limit 30000, Used 29000. Please try again in 2s.", 2 * time.Second},
+		{429, azure, "Please try again in 6m0s. Visit", 6 * time.Minute},
+		{429, azure, "Please try again in 1m26.4s.", 86400 * time.Millisecond},
+		{429, azure, "Please try again in 150ms.", 150 * time.Millisecond},
+		{429, azure, "Your quota will reset after 1h2m3s.", time.Hour + 2*time.Minute + 3*time.Second},
+		{429, azure, "Please retry in 26.5s.", 26500 * time.Millisecond},
+		{503, azure, "Please try again in 3 minutes", 3 * time.Minute},
+		{429, azure, "Please retry after 99999999999999999999 hours", maxRetryAfter},
+		{429, azure, "Please try again in 5 languages.", 0},
+		{429, azure, "Please try again later.", 0},
+		{500, azure, "Please retry after 9 seconds.", 0},
+		{400, azure, "Please retry after 9 seconds.", 0},
+		{429, google, "45.25s", 45250 * time.Millisecond},
+		{429, google, "39s", 39 * time.Second},
+		{429, google, "0s", 0},
+		{429, google, "soon", 0},
+		{429, google, "-3s", 0},
+	} {
+		body := fmt.Sprintf(tc.format, tc.text)
+		if got := Classify(tc.status, []byte(body)).RetryAfter; got != tc.want {
+			t.Errorf("%d %s: %s, want %s", tc.status, body, got, tc.want)
+		}
+		if tc.status == 429 {
+			if e := InBand([]byte(body)); e == nil || e.RetryAfter != tc.want {
+				t.Errorf("in band %s: %+v", body, e)
+			}
 		}
 	}
 }

@@ -17,6 +17,8 @@ type errorBody struct {
 	param   string
 	inner   string // innererror.code, details[].reason
 	status  int    // an HTTP status named inside, 0: none
+
+	retryDelay string // details[].retryDelay
 }
 
 // readErrorBody reads {"error":{...}}, {"error":"..."}, {"type":"error",...}, {"object":"error",...},
@@ -121,8 +123,11 @@ func (b *errorBody) readDetails(c *jsonx.Cursor) {
 			continue
 		}
 		for f := c.Object(); c.Next(&f); {
-			if string(f.Key) == "reason" {
+			switch string(f.Key) {
+			case "reason":
 				b.inner += word(c) + "\n"
+			case "retryDelay":
+				b.retryDelay = word(c)
 			}
 		}
 	}
@@ -168,7 +173,7 @@ func (b *errorBody) effectiveStatus() int {
 			return row.status
 		}
 	}
-	if all := strings.ToLower(b.message) + "\n" + words + "\n" + strings.ToLower(b.inner); containsAny(all, filterPhrases) {
+	if b.filtered() {
 		return http.StatusBadRequest
 	}
 	return http.StatusInternalServerError
@@ -184,6 +189,13 @@ var statusWords = []struct {
 	{http.StatusTooManyRequests, []string{"throttling", "rate_limit", "ratelimit", "rate limit", "too_many_requests", "insufficient_quota", "resource_exhausted"}},
 	{http.StatusNotFound, []string{"not_found", "notfound"}},
 	{http.StatusBadRequest, []string{"validationexception", "invalid_request", "badrequest", "bad_request", "invalid_argument", "context_length_exceeded"}},
+}
+
+// filtered says whether it was a content filter that refused. Its codes are not looked for in the
+// message: a request may hold a field of that name, which who refuses the field will mention.
+func (b *errorBody) filtered() bool {
+	codes := strings.ToLower(b.code + "\n" + b.kind + "\n" + b.inner)
+	return containsAny(codes, filterCodes) || containsAny(strings.ToLower(b.message)+"\n"+codes, filterPhrases)
 }
 
 // maxMessage is how much of an upstream's message is kept, in bytes.

@@ -170,3 +170,13 @@ func TestErrors(t *testing.T) {
 		}
 	}
 }
+
+// The wait that Azure names in words is the key's, unless a header says otherwise.
+func TestWaitInWords(t *testing.T) {
+	const body = `json:"{\"error\":{\"code\":\"429\",\"message\":\"Requests have exceeded token rate limit of your current OpenAI S0 pricing tier. Please retry after 9 seconds.\"}}"`
+	for script, want := range map[string]time.Duration{"429 " + body: 9 * time.Second, "429 h:\"Retry-After: 2\" " + body: 2 * time.Second, "429 h:\"Retry-After: 0\" " + body: 0} {
+		if _, failure, _ := ask(t, attempt.EndpointChat, "", script, `{"model":"m","messages":[{"role":"user","content":"x"}]}`); failure == nil || failure.RetryAfter != want {
+			t.Errorf("%s: %+v, want %s", script, failure, want)
+		}
+	}
+}

@@ -82,7 +82,9 @@ func (c *Client) refused(w *provider.Watch, resp *http.Response) *llm.Error {
 		return failure
 	}
 	e := llm.ClassifyNamed(resp.StatusCode, resp.Header.Get("X-Amzn-Errortype"), body)
-	e.RetryAfter, _ = llm.RetryAfter(resp.Header.Get, c.Now())
+	if wait, ok := llm.RetryAfter(resp.Header.Get, c.Now()); ok { // else what the body said
+		e.RetryAfter = wait
+	}
 	return e
 }
 
