@@ -57,7 +57,7 @@ type Timeouts struct {
 }
 
 // Call is one attempt. Dispatch fills it and hands it over; the adapter fills Timing (also when the
-// attempt fails) and Stripped, and changes nothing else. A Call serves one attempt only.
+// attempt fails), Stripped and Token, and changes nothing else. A Call serves one attempt only.
 type Call struct {
 	Endpoint        string     // attempt.Endpoint*
 	Facts           *llm.Facts // of Body, by the surface's parser
@@ -78,6 +78,7 @@ type Call struct {
 
 	Timing   Timing   // out
 	Stripped []string // out: parameters that the upstream's protocol could not say, in order
+	Token    string   // out: what was fetched for Secret and sent in its place, as secret as that
 }
 
 // Timing of an attempt, from the moment the adapter was called. Zero: did not happen.

@@ -85,7 +85,7 @@ func (a *Adapter) Complete(ctx context.Context, call *provider.Call) (*provider.
 	}
 	defer wire.PutBuffer(buf)
 	answer, failure := parseAnswer(call, *buf, openEnded)
-	return answer, wire.Scrub(failure, call.Secret)
+	return answer, wire.Scrub(failure, call)
 }
 
 // Stream implements provider.Adapter.

@@ -139,7 +139,7 @@ func Complete(ctx context.Context, client *wire.Client, call *provider.Call, p *
 	defer wire.PutBuffer(buf)
 	r, failure := read(*buf, call, p, openEnded)
 	if failure != nil {
-		return nil, wire.Scrub(failure, call.Secret)
+		return nil, wire.Scrub(failure, call)
 	}
 	to := surfaces[call.Endpoint]
 	out := wire.GetBuffer()

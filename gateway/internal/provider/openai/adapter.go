@@ -107,7 +107,7 @@ func (a *Adapter) plain(ctx context.Context, call *provider.Call, path string, p
 	}
 	answer, failure := parse(call, *buf, openEnded)
 	wire.PutBuffer(buf)
-	return answer, wire.Scrub(failure, call.Secret)
+	return answer, wire.Scrub(failure, call)
 }
 
 // Stream implements provider.Adapter.
@@ -130,7 +130,7 @@ func (a *Adapter) Stream(ctx context.Context, call *provider.Call) (provider.Str
 			}
 			s.Close()
 			call.Timing.Total = w.Elapsed()
-			return nil, wire.Scrub(failure, call.Secret)
+			return nil, wire.Scrub(failure, call)
 		}
 		resp.Body.Close()
 	}

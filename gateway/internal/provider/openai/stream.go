@@ -242,7 +242,7 @@ func (s *stream) end(marker []byte) provider.Chunk {
 }
 
 func (s *stream) fail(e *llm.Error) {
-	s.failure = wire.Scrub(e, s.call.Secret)
+	s.failure = wire.Scrub(e, s.call)
 	s.err = s.failure
 	s.call.Timing.Total = s.watch.Elapsed()
 }

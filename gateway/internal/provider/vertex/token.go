@@ -3,145 +3,143 @@ package vertex
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/json"
-	"errors"
-	"net"
-	"net/http"
-	"net/url"
 	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/oauth2"
-	oauth "golang.org/x/oauth2/google"
 
 	"turnout/gateway/internal/provider"
 	"turnout/gateway/llm"
-	"turnout/schemas/attempt"
 )
 
 const (
-	scope        = "https://www.googleapis.com/auth/cloud-platform"
-	fetchTimeout = 10 * time.Second
-	early        = time.Minute // a token is renewed so long before it expires
+	early  = time.Minute     // a token is renewed so long before it expires
+	atMost = time.Hour       // and is used, whatever it says of itself
+	unsaid = 5 * time.Minute // how long one is used that does not say when it expires
 )
 
 // tokens are the access tokens of service accounts, each fetched when it is first needed and again
 // before it expires. It is safe for concurrent use: those who need the same token wait for one fetch,
 // no longer than their attempts may take, and nobody else does.
 type tokens struct {
-	now    func() time.Time
-	client *http.Client
+	now   func() time.Time
+	fetch func(call *provider.Call) (*oauth2.Token, *llm.Error)
 
 	mu   sync.Mutex
-	held map[[sha256.Size]byte]*fetch // the last of each account
+	held map[held]*fetch // the last of each account
 }
 
-// fetch is the fetching of a token. token and failure are set once done is closed.
+// held is what a token is kept by: how it is fetched differs by provider.
+type held struct {
+	provider string
+	secret   [sha256.Size]byte
+}
+
+func heldBy(call *provider.Call) held {
+	return held{call.Target.Provider, sha256.Sum256([]byte(call.Secret))}
+}
+
+// fetch is the fetching of a token. The rest is set once done is closed.
 type fetch struct {
-	done    chan struct{}
-	token   *oauth2.Token
-	failure *llm.Error
+	done         chan struct{}
+	token        string
+	since, until time.Time // it is used
+	failure      *llm.Error
 }
 
-func newTokens(now func() time.Time) *tokens {
-	return &tokens{now: now, held: map[[sha256.Size]byte]*fetch{}, client: &http.Client{
-		Transport:     &http.Transport{IdleConnTimeout: fetchTimeout, TLSHandshakeTimeout: fetchTimeout}, // no proxy
-		Timeout:       fetchTimeout,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}
-}
-
-// get returns a token for a secret: a service account's JSON, or an access token, which is taken as it
-// is. It blocks while a token is fetched, until the attempt ends.
-func (t *tokens) get(w *provider.Watch, secret string, allowPrivate bool) (string, *llm.Error) {
-	if !strings.HasPrefix(strings.TrimSpace(secret), "{") {
-		return secret, nil
+func (f *fetch) ended() bool {
+	select {
+	case <-f.done:
+		return true
+	default:
+		return false
 	}
-	f := t.current(secret, allowPrivate)
+}
+
+// get returns a token for a call: one of the service account that its secret is the JSON of, or the secret
+// itself, which is an access token then; fetched says which. It blocks while a token is fetched, until the
+// attempt ends.
+func (t *tokens) get(w *provider.Watch, call *provider.Call) (token string, fetched bool, failure *llm.Error) {
+	secret := strings.TrimSpace(call.Secret)
+	if !strings.HasPrefix(secret, "{") {
+		if !sendable(secret) {
+			return "", false, invalid("the credential is neither the JSON of a service account nor an access token")
+		}
+		return secret, false, nil
+	}
+	f := t.current(call)
 	select {
 	case <-f.done:
 	case <-w.Context().Done():
-		return "", w.Error(w.Context().Err())
+		return "", false, w.Error(w.Context().Err())
 	}
 	if f.failure != nil {
 		failure := *f.failure // whoever gets it may change it
-		return "", &failure
+		return "", false, &failure
 	}
-	return f.token.AccessToken, nil
+	return f.token, true, nil
 }
 
 // current returns the fetch of an account that holds, and begins one if there is none.
-func (t *tokens) current(secret string, allowPrivate bool) *fetch {
-	key := sha256.Sum256([]byte(secret))
+func (t *tokens) current(call *provider.Call) *fetch {
+	key := heldBy(call)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if f := t.held[key]; f != nil {
-		select {
-		case <-f.done:
-			if f.failure == nil && f.token.Expiry.After(t.now().Add(early)) {
-				return f
-			}
-		default:
-			return f
-		}
+	if f := t.held[key]; f != nil && (!f.ended() || f.failure == nil && f.until.After(t.now().Add(early))) {
+		return f
 	}
+	t.sweep()
 	f := &fetch{done: make(chan struct{})}
 	t.held[key] = f
-	go func() { // for all who wait, whoever of them goes away; the client's timeout ends it
+	// For all who wait, whoever of them goes away. The call is theirs, and gone by then.
+	mine := &provider.Call{Secret: call.Secret, Target: call.Target, Timeouts: call.Timeouts}
+	go func() {
 		defer close(f.done)
-		f.token, f.failure = t.fetch(secret, allowPrivate)
+		token, failure := t.fetch(mine)
+		if f.failure = failure; failure != nil {
+			return
+		}
+		f.token, f.since = token.AccessToken, t.now()
+		if f.until = token.Expiry; f.until.IsZero() {
+			f.until = f.since.Add(unsaid + early)
+		}
+		if last := f.since.Add(atMost); f.until.After(last) {
+			f.until = last
+		}
 	}()
 	return f
 }
 
-func (t *tokens) fetch(secret string, allowPrivate bool) (*oauth2.Token, *llm.Error) {
-	account, err := oauth.JWTConfigFromJSON([]byte(secret), scope)
-	if err != nil {
-		return nil, invalid("the credential is no JSON of a service account")
+// sweep drops what nobody will ask for again: expired tokens and failures, so that of a secret that was
+// replaced nothing is left. The lock is held.
+func (t *tokens) sweep() {
+	for key, f := range t.held {
+		if f.ended() && (f.failure != nil || !f.until.After(t.now())) {
+			delete(t.held, key)
+		}
 	}
-	if !trusted(account.TokenURL, allowPrivate) {
-		return nil, invalid("the service account's token_uri is not Google's")
-	}
-	token, err := account.TokenSource(context.WithValue(context.Background(), oauth2.HTTPClient, t.client)).Token()
-	if err == nil {
-		return token, nil
-	}
-	var refused *oauth2.RetrieveError
-	if !errors.As(err, &refused) || refused.Response == nil {
-		return nil, &llm.Error{Class: attempt.NetworkError, Message: "Google's token endpoint cannot be reached"}
-	}
-	if status := refused.Response.StatusCode; status != http.StatusBadRequest && status != http.StatusUnauthorized {
-		return nil, &llm.Error{Class: attempt.UpstreamError, Status: status, Message: "Google's token endpoint answered " + http.StatusText(status)}
-	}
-	return nil, invalid("Google does not take the service account: " + reason(refused.Body))
 }
 
-// reason is the code that a token endpoint gives, such as invalid_grant, and nothing else of its words.
-func reason(body []byte) string {
-	var said struct {
-		Error string `json:"error"`
+// refused forgets the token that a call was refused with, and says whether it had held before: then it
+// has been taken back since, which says nothing about the account.
+func (t *tokens) refused(call *provider.Call) (stale bool) {
+	key := heldBy(call)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	f := t.held[key]
+	if f == nil || !f.ended() || f.token != call.Token {
+		return true // somebody else has forgotten it
 	}
-	if json.Unmarshal(body, &said) != nil || said.Error == "" || strings.Trim(said.Error, "abcdefghijklmnopqrstuvwxyz_") != "" {
-		return "no reason given"
-	}
-	return said.Error
+	delete(t.held, key)
+	return t.now().Sub(f.since) > early
 }
 
-// trusted: a tenant's JSON must not send the gateway elsewhere.
-func trusted(tokenURL string, allowPrivate bool) bool {
-	u, err := url.Parse(tokenURL)
-	if err != nil || u.User != nil {
-		return false
+// fetcher fetches tokens by the rules that hold for the provider's own address.
+func fetcher(transports *provider.Transports, agent string, now func() time.Time) func(*provider.Call) (*oauth2.Token, *llm.Error) {
+	return func(call *provider.Call) (*oauth2.Token, *llm.Error) {
+		w := provider.NewWatch(context.Background(), fetchTimeout)
+		defer w.Stop()
+		return ask(&provider.Beside{Transports: transports, Target: call.Target, Connect: call.Timeouts.Connect, Watch: w}, call, agent, now)
 	}
-	host := strings.ToLower(u.Hostname())
-	if u.Scheme == "https" && (host == "googleapis.com" || strings.HasSuffix(host, ".googleapis.com")) && u.Port() == "" {
-		return true
-	}
-	ip := net.ParseIP(host)
-	return allowPrivate && ip != nil && ip.IsLoopback()
-}
-
-func invalid(message string) *llm.Error {
-	return &llm.Error{Class: attempt.GatewayError, Status: http.StatusUnauthorized, InvalidKey: true, Message: message}
 }

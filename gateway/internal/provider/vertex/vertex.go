@@ -34,7 +34,7 @@ var (
 
 // New returns an adapter; agent is the User-Agent upstreams see, now the clock that tokens expire by.
 func New(transports *provider.Transports, agent string, now func() time.Time) *Adapter {
-	a := &Adapter{tokens: newTokens(now)}
+	a := &Adapter{tokens: &tokens{now: now, fetch: fetcher(transports, agent, now), held: map[held]*fetch{}}}
 	client := wire.Client{Transports: transports, Agent: agent, Now: now, Sign: a.sign}
 	// The credential is put in by sign.
 	none := func(string) (string, string) { return "Authorization", "" }
@@ -66,12 +66,22 @@ func (a *Adapter) Offer(endpoint string, t *provider.Target) provider.Offer {
 
 // Complete implements provider.Adapter.
 func (a *Adapter) Complete(ctx context.Context, call *provider.Call) (*provider.Answer, *llm.Error) {
-	return a.Of(call.UpstreamModel).Complete(ctx, call)
+	answer, failure := a.Of(call.UpstreamModel).Complete(ctx, call)
+	return answer, a.judged(call, failure)
 }
 
 // Stream implements provider.Adapter.
 func (a *Adapter) Stream(ctx context.Context, call *provider.Call) (provider.Stream, *llm.Error) {
-	return a.Of(call.UpstreamModel).Stream(ctx, call)
+	stream, failure := a.Of(call.UpstreamModel).Stream(ctx, call)
+	return stream, a.judged(call, failure)
+}
+
+// judged: that a token was refused which had been taken before does not make the account invalid.
+func (a *Adapter) judged(call *provider.Call, failure *llm.Error) *llm.Error {
+	if failure != nil && failure.InvalidKey && call.Token != "" && a.tokens.refused(call) {
+		failure.InvalidKey = false
+	}
+	return failure
 }
 
 // PlaceURL implements provider.Placer. A base URL that says its place itself stays as it is.
@@ -157,9 +167,12 @@ func claudeBody(body []byte) []byte {
 }
 
 func (a *Adapter) sign(w *provider.Watch, call *provider.Call, _ *url.URL, header http.Header, _ []byte) *llm.Error {
-	token, failure := a.tokens.get(w, call.Secret, call.Target.AllowPrivate)
+	token, fetched, failure := a.tokens.get(w, call)
 	if failure != nil {
 		return failure
+	}
+	if fetched {
+		call.Token = token
 	}
 	header["Authorization"] = []string{"Bearer " + token}
 	delete(header, "Anthropic-Version")

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 
 	"turnout/gateway/internal/provider"
@@ -43,25 +42,30 @@ func (c *Client) Post(w *provider.Watch, call *provider.Call, path string, heade
 	if err != nil {
 		return nil, &llm.Error{Class: attempt.NetworkError, Message: err.Error()}
 	}
+	connect, began := call.Timeouts.Connect, time.Duration(0)
 	if c.Sign != nil {
+		w.Until(limit, at)
 		if failure := c.Sign(w, call, route.URL(path), header, body); failure != nil {
-			return nil, failure
+			return nil, Scrub(failure, call)
+		}
+		if began = w.Elapsed(); connect > 0 { // what signing took is no part of connecting
+			connect += began
 		}
 	}
-	w.Until(provider.LimitConnect, call.Timeouts.Connect)
+	w.Until(provider.LimitConnect, connect)
 	resp, err := route.Post(w, path, header, body, func(reused bool) {
 		if !reused {
-			call.Timing.Connect = w.Elapsed()
+			call.Timing.Connect = w.Elapsed() - began
 		}
 		w.Until(limit, at)
 	})
 	if err != nil {
-		return nil, Scrub(w.Error(err), call.Secret)
+		return nil, Scrub(w.Error(err), call)
 	}
 	call.Timing.FirstByte = w.Elapsed()
 	if resp.StatusCode < 200 || resp.StatusCode > 299 || resp.StatusCode == http.StatusNoContent {
 		failure := c.refused(w, resp)
-		return nil, Scrub(failure, call.Secret)
+		return nil, Scrub(failure, call)
 	}
 	if limit == provider.LimitFirstByte {
 		w.Pause()
@@ -84,20 +88,6 @@ func (c *Client) refused(w *provider.Watch, resp *http.Response) *llm.Error {
 	e := llm.ClassifyNamed(resp.StatusCode, resp.Header.Get("X-Amzn-Errortype"), body)
 	if wait, ok := llm.RetryAfter(resp.Header.Get, c.Now()); ok { // else what the body said
 		e.RetryAfter = wait
-	}
-	return e
-}
-
-// Scrub takes the credential, and each part of one with colons, out of a message an upstream may have
-// echoed it in.
-func Scrub(e *llm.Error, secret string) *llm.Error {
-	if e == nil {
-		return nil
-	}
-	for part := range strings.SplitSeq(secret, ":") {
-		if len(part) >= 8 && strings.Contains(e.Message, part) {
-			e.Message = strings.ReplaceAll(e.Message, part, "***")
-		}
 	}
 	return e
 }

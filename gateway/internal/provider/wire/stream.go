@@ -226,7 +226,7 @@ func (s *Stream) end(c provider.Chunk) provider.Chunk {
 }
 
 func (s *Stream) fail(e *llm.Error) {
-	s.failure = Scrub(e, s.call.Secret)
+	s.failure = Scrub(e, s.call)
 	s.err = s.failure
 	s.call.Timing.Total = s.watch.Elapsed()
 }
