@@ -1,10 +1,15 @@
 package gateway
 
 import (
+	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"turnout/schemas/attempt"
 )
 
 // hosted are resources of one provider and mapping: "host", which speaks protocol at base.
@@ -69,5 +74,91 @@ func TestMessagesAndChatToVertex(t *testing.T) {
 		if e.Region != "europe-west4" || e.CostInputNanoUSD != 30_000 || e.CostCachedNanoUSD != 1_200 || e.CostCacheWriteNanoUSD != 27_000 || e.CostOutputNanoUSD != 75_000 || e.CostNanoUSD != 133_200 {
 			t.Errorf("%s: costs %d %d %d %d", e.Region, e.CostInputNanoUSD, e.CostCachedNanoUSD, e.CostCacheWriteNanoUSD, e.CostOutputNanoUSD)
 		}
+	}
+}
+
+// An open model on Vertex, in a multi-region: chat passes through, Messages are translated.
+func TestChatAndMessagesToOpenModelsOnVertex(t *testing.T) {
+	t.Parallel()
+	u := newUpstreams(t)
+	u.script("host", func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		if r.URL.Path != "/host/v1/projects/p/locations/eu/endpoints/openapi/chat/completions" || !strings.Contains(string(body), `"model":"deepseek-ai/deepseek-v3.2-maas"`) {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"id":"c","object":"chat.completion","model":"deepseek","choices":[{"index":0,"message":{"role":"assistant","content":"hello from the garden"},"finish_reason":"stop"}],"usage":{"prompt_tokens":10,"completion_tokens":5,"total_tokens":15}}`)
+	})
+	n := start(t, hosted(u.URL, "vertex", "/v1/projects/p/locations/{region}", "deepseek-ai/deepseek-v3.2-maas", ", regions: [{id: eu}]"), nil).ready()
+	if r := n.chat(chatBody); r.status != 200 || r.at("choices.0.message.content") != "hello from the garden" {
+		t.Errorf("%d %s", r.status, r.body)
+	}
+	if r := n.messages(`{"model":"m","max_tokens":9,"messages":[{"role":"user","content":"x"}]}`); r.status != 200 || r.at("content.0.text") != "hello from the garden" {
+		t.Errorf("%d %s", r.status, r.body)
+	}
+	for _, e := range n.events(2) {
+		// By hand: 10 x 3, 5 x 15 USD a million.
+		if e.Region != "eu" || e.CostNanoUSD != 105_000 {
+			t.Errorf("%s: costs %d", e.Region, e.CostNanoUSD)
+		}
+	}
+}
+
+// Service accounts that nothing can be signed with were network errors of the provider, tried for ever.
+// Each is refused once, by name, and the request goes on.
+func TestUnusableVertexAccountsAreLeftAndNamed(t *testing.T) {
+	t.Parallel()
+	u := newUpstreams(t)
+	u.script("host", func(http.ResponseWriter, *http.Request) { t.Error("a call without a token") })
+	u.script("dear", answer("hello"))
+	doc := resources(u.URL, noExploration, providerSpec{id: "host", keys: 2}, providerSpec{id: "dear", price: "{input: 100, output: 200}"})
+	doc = strings.Replace(doc, "id: host\nprotocol: openai", "id: host\nprotocol: vertex", 1)
+	for k := range 2 {
+		file := filepath.Join(t.TempDir(), "account.json")
+		account := fmt.Sprintf(`{"type":"service_account","client_email":"a%d@p.iam.gserviceaccount.com","private_key":"-----BEGIN PRIVATE KEY-----hidden","token_uri":"https://oauth2.googleapis.com/token"}`, k)
+		if err := os.WriteFile(file, []byte(account), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		doc = strings.Replace(doc, fmt.Sprintf("env:SECRET_HOST_%d", k), "file:"+file, 1)
+	}
+	n := start(t, doc, nil).ready()
+	for range 2 {
+		if r := n.chat(chatBody); r.status != 200 || r.at("choices.0.message.content") != "hello" {
+			t.Fatalf("%d %s", r.status, r.body)
+		}
+	}
+	events := n.events(4)
+	for _, e := range events[:2] {
+		if e.Provider != "host" || e.Outcome != attempt.GatewayError || e.ErrorType != "gateway_error" || e.StatusCode != 401 || !e.WillRetry {
+			t.Errorf("%s: %s %s %d", e.Provider, e.Outcome, e.ErrorType, e.StatusCode)
+		}
+	}
+	if events[2].Provider != "dear" || events[3].Provider != "dear" {
+		t.Errorf("%s, %s", events[2].Provider, events[3].Provider)
+	}
+	logs := n.logs.String()
+	if strings.Count(logs, "the service account's private_key cannot be signed with") != 2 || strings.Contains(logs, "hidden") || strings.Contains(logs, "gserviceaccount") {
+		t.Errorf("the log: %s", logs)
+	}
+}
+
+// A place that Google does not serve is no mistake of the client's; the event says that it is the place.
+func TestPlaceThatGeminiDoesNotServe(t *testing.T) {
+	t.Parallel()
+	u := newUpstreams(t)
+	u.script("host", func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusBadRequest)
+		_, _ = io.WriteString(w, `{"error":{"code":400,"message":"User location is not supported for the API use.","status":"FAILED_PRECONDITION"}}`)
+	})
+	u.script("dear", answer("hello"))
+	doc := resources(u.URL, noExploration, providerSpec{id: "host"}, providerSpec{id: "dear", price: "{input: 100, output: 200}"})
+	doc = strings.Replace(doc, "id: host\nprotocol: openai", "id: host\nprotocol: gemini", 1)
+	n := start(t, doc, nil).ready()
+	if r := n.chat(chatBody); r.status != 200 || r.at("choices.0.message.content") != "hello" {
+		t.Fatalf("%d %s", r.status, r.body)
+	}
+	if e := n.events(2)[0]; e.Outcome != attempt.GatewayError || !e.GeoBlocked || e.StatusCode != 400 {
+		t.Errorf("%s %d, geo_blocked %v", e.Outcome, e.StatusCode, e.GeoBlocked)
 	}
 }

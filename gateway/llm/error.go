@@ -20,6 +20,7 @@ type Error struct {
 	RetryAfter    time.Duration // 0: none named
 	ContextLength bool          // the prompt did not fit: may go on, once, to a larger context
 	InvalidKey    bool          // the credential is invalid: remove it until it changes
+	Unsent        bool          // the gateway found the credential unusable and sent nothing: Message says why, in its own words
 	Cause         error         // the transport's error, for logs; may be nil
 }
 

@@ -96,12 +96,27 @@ func (r *run) attempt(ctx context.Context, at step, use state.Use, decide func(*
 		}
 	}
 	use.End(r.d.metrics.Now(), verdict(failed), failed.RetryAfter)
+	r.d.warn(l, at.key, failed)
 	r.endEvent(began, c, provider.Result{}, failed)
 	mine.note(failed.Status, failed)
 	e.WillRetry = decide(failed)
 	finish()
 	r.reply.Route(l.candidate.Provider.ID, l.candidate.Model.ID, len(r.calls))
 	return failed, false
+}
+
+// warn names a credential that cannot be used, and why. What an upstream said of it stays out: nobody
+// knows what is in it.
+func (d *Dispatcher) warn(l *leg, key int, e *llm.Error) {
+	if !e.InvalidKey && !e.Unsent {
+		return
+	}
+	why := "the provider refuses it"
+	if e.Unsent {
+		why = e.Message
+	}
+	d.cfg.Log.Warn("a provider's credential cannot be used", "provider", l.candidate.Provider.ID, "region", l.candidate.Region, "key", l.keys[key].hash,
+		"status", e.Status, "why", why, "removed_until_it_changes", e.InvalidKey)
 }
 
 // unsayable looks once at a body that is to be translated: what is wrong with it is the client's to

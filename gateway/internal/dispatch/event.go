@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"math/rand/v2"
-	"net/http"
 	"strings"
 	"time"
 
@@ -181,7 +180,7 @@ func (r *run) endEvent(began time.Time, c *provider.Call, res provider.Result, f
 
 // geoBlocked says whether a refusal is about the place the call came from.
 func geoBlocked(e *llm.Error) bool {
-	if e.Status != http.StatusForbidden {
+	if e.Class != attempt.GatewayError { // Google's are 400, others' 403
 		return false
 	}
 	message := strings.ToLower(e.Message)

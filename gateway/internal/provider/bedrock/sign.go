@@ -53,7 +53,7 @@ func (a *Adapter) sign(_ *provider.Watch, call *provider.Call, at *url.URL, head
 	}
 	if keys.SecretAccessKey == "" {
 		return &llm.Error{
-			Class: attempt.GatewayError, InvalidKey: true,
+			Class: attempt.GatewayError, Status: http.StatusUnauthorized, InvalidKey: true, Unsent: true,
 			Message: "the credential has no secret access key: it must be ACCESS_KEY_ID:SECRET_ACCESS_KEY[:SESSION_TOKEN], or an API key",
 		}
 	}

@@ -135,7 +135,7 @@ func (n named) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // unusable is the failure of a credential that no call can be made with now.
 func unusable(message string) *llm.Error {
-	return &llm.Error{Class: attempt.GatewayError, Status: http.StatusUnauthorized, Message: message}
+	return &llm.Error{Class: attempt.GatewayError, Status: http.StatusUnauthorized, Message: message, Unsent: true}
 }
 
 // invalid is that of one that will not do until it changes.
