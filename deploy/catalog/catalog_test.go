@@ -84,6 +84,8 @@ func TestAnchors(t *testing.T) {
 		{"amazon-bedrock/claude-sonnet-4-6:us-east-1", "amazon-bedrock", "us-east-1", 3e9, 0.3e9, 15e9},
 		{"amazon-bedrock/claude-sonnet-4-6:eu-central-1", "amazon-bedrock", "eu-central-1", 3.3e9, 0.33e9, 16.5e9},
 		{"google-vertex:claude-haiku-4-5:europe-west1", "google-vertex", "europe-west1", 1.1e9, 0.11e9, 5.5e9},
+		{"google-vertex:claude-opus-4-8:eu", "google-vertex", "eu", 5.5e9, 0.55e9, 27.5e9},
+		{"google-vertex:claude-sonnet-5:us", "google-vertex", "us", 2.2e9, 0.22e9, 11e9},
 		{"gemini-2.5-pro", "google", "", 1.25e9, 0.125e9, 10e9},
 		{"anthropic.claude-haiku-4-5-20251001-v1:0", "anthropic", "", 1e9, 0.1e9, 5e9},
 	} {

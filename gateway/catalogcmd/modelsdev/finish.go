@@ -114,14 +114,10 @@ func vertexPlaces(id string, m *resource.Mapping) {
 	if m.Provider != "google-vertex" || len(m.Regions) > 0 {
 		return
 	}
-	maker, _, _ := strings.Cut(id, "-")
-	places, ok := vertexRegions[maker]
-	if !ok {
-		places = []string{"global"}
-	}
-	for _, place := range places {
+	at := slices.IndexFunc(vertexRegions, func(row placed) bool { return row.model.MatchString(id) })
+	for _, place := range vertexRegions[at].regions {
 		r := regionOf(*m, place)
-		if maker == "claude" && place != "global" && !beforeRegionalPrice.MatchString(id) {
+		if strings.HasPrefix(id, "claude-") && place != "global" && !beforeRegionalPrice.MatchString(id) {
 			r.Price = dearer(r.Price)
 			r.PriceTiers = slices.Clone(r.PriceTiers)
 			for i := range r.PriceTiers {

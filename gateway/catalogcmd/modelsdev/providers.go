@@ -1,6 +1,10 @@
 package modelsdev
 
-import "turnout/schemas/resource"
+import (
+	"regexp"
+
+	"turnout/schemas/resource"
+)
 
 // service is what models.dev does not say about a provider, or not in a way that a gateway can use.
 type service struct {
@@ -54,11 +58,25 @@ var same = map[string]string{"google-vertex-anthropic": "google-vertex"}
 // compatible are the client packages that speak the OpenAI protocol to the base URL models.dev gives.
 const compatible = "@ai-sdk/openai-compatible"
 
-// vertexRegions are where Vertex AI serves what it has of its own and of Anthropic. models.dev does
-// not say; regional places cost a tenth more for Claude from 4.5 on.
-var vertexRegions = map[string][]string{
-	"gemini": {"global", "us-central1", "europe-west4"},
-	"claude": {"global", "us-east5", "europe-west1"},
+// vertexRegions are where Vertex AI serves a model, by the first row that its id fits. models.dev does not
+// say. Of Claude, regions serve what came before Opus 4.7; what came since is in the whole world and in the
+// multi-regions us and eu. Regions and multi-regions cost a tenth more for Claude from 4.5 on.
+var vertexRegions = []placed{
+	{regexp.MustCompile(`^claude-(fable|opus-4-[7-9]|(opus|sonnet|haiku)-[5-9])`), []string{"global", "us", "eu"}},
+	{regexp.MustCompile(`^claude-3-5-haiku`), []string{"us-east5"}},
+	{regexp.MustCompile(`^claude-`), []string{"global", "us-east5", "europe-west1"}},
+	{regexp.MustCompile(`^gemini-3.*-preview`), []string{"global"}},
+	{regexp.MustCompile(`^gemini-`), []string{"global", "us-central1", "europe-west4"}},
+	{regexp.MustCompile(`^deepseek-v3\.1$`), []string{"us-west2"}},
+	{regexp.MustCompile(`^llama-3\.3-`), []string{"us-central1"}},
+	{regexp.MustCompile(`^llama-4-maverick`), []string{"us-east5"}},
+	{regexp.MustCompile(``), []string{"global"}},
+}
+
+// placed is where the models are served whose ids fit.
+type placed struct {
+	model   *regexp.Regexp
+	regions []string
 }
 
 // bedrockRegions are the regions that stand for Bedrock's inference profiles, in catalogue order.
