@@ -214,6 +214,7 @@ type Sending struct {
 	AnyTool    bool   // the choice of a tool is sent as auto
 	NoUsage    bool   // the upstream refuses to be asked for usage in streams
 	Completion bool   // the limit goes as max_completion_tokens
+	NoCallIDs  bool   // tool calls and results are sent without their ids, where the protocol can do without
 }
 
 // InvalidRequest is a client_error about a field that could not be translated.

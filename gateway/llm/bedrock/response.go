@@ -2,6 +2,7 @@ package bedrock
 
 import (
 	"errors"
+	"strings"
 
 	"turnout/gateway/llm"
 	"turnout/internal/jsonx"
@@ -16,12 +17,24 @@ var finishes = map[string]llm.Finish{
 	"guardrail_intervened": llm.FinishFilter, "content_filtered": llm.FinishFilter, "refusal": llm.FinishFilter,
 }
 
-func finishOf(word string) llm.Finish {
-	if f, ok := finishes[word]; ok {
-		return f
+// finishOf is what a word means for an answer with so many tool calls. Bedrock is not exact about them: it
+// ends answers with calls in end_turn, and texts in tool_use, on which clients would wait for calls.
+func finishOf(word string, calls int) llm.Finish {
+	f, ok := finishes[word]
+	switch {
+	case !ok:
+		f = llm.FinishStop
+	case f == llm.FinishStop && calls > 0:
+		return llm.FinishTools
+	case f == llm.FinishTools && calls == 0:
+		return llm.FinishStop
 	}
-	return llm.FinishStop
+	return f
 }
+
+// broken says whether there is no answer that a client could use: malformed_tool_use,
+// malformed_model_output.
+func broken(word string) bool { return strings.HasPrefix(word, "malformed_") }
 
 // DecodeResponse reads a plain answer. contextLimit bounds what is believed of its usage.
 func DecodeResponse(body []byte, contextLimit int64) (*llm.Response, error) {
@@ -44,7 +57,6 @@ func DecodeResponse(body []byte, contextLimit int64) (*llm.Response, error) {
 			})
 		case "stopReason":
 			r.Upstream = jsonx.RawText(d.RawString())
-			r.Finish = finishOf(r.Upstream)
 		case "additionalModelResponseFields":
 			r.Sequence = d.sequence()
 		case "usage":
@@ -59,7 +71,16 @@ func DecodeResponse(body []byte, contextLimit int64) (*llm.Response, error) {
 	if !answered {
 		return nil, ErrNoAnswer
 	}
-	r.Parts = d.parts
+	if broken(r.Upstream) {
+		return nil, errors.New("an answer that ended in " + r.Upstream)
+	}
+	calls := 0
+	for i := range d.parts {
+		if d.parts[i].Kind == llm.PartCall {
+			calls++
+		}
+	}
+	r.Parts, r.Finish = d.parts, finishOf(r.Upstream, calls)
 	return r, nil
 }
 

@@ -41,7 +41,6 @@ func TestAnswers(t *testing.T) {
 		"filtered":        {`{"output":{"message":{"content":[]}},"stopReason":"content_filtered"}`, ``, llm.FinishFilter, ""},
 		"refused":         {`{"output":{"message":{"content":[]}},"stopReason":"refusal"}`, ``, llm.FinishFilter, ""},
 		"the window":      {`{"output":{"message":{"content":[{"text":"a"}]}},"stopReason":"model_context_window_exceeded"}`, `"a"`, llm.FinishLength, ""},
-		"a bad call":      {`{"output":{"message":{"content":[{"text":"a"}]}},"stopReason":"malformed_tool_use"}`, `"a"`, llm.FinishStop, ""},
 		"calls":           {`{"output":{"message":{"content":[{"toolUse":{"toolUseId":"c","name":"f"}},{"toolUse":{"toolUseId":"d","name":"g","input":{"x":1},"type":"server_tool_use"}},{"toolUse":{}}]}},"stopReason":"tool_use"}`, `call "c" "f" {}; call "d" "g" {"x":1}; call "" "" {}`, llm.FinishTools, ""},
 		"citations":       {`{"output":{"message":{"content":[{"citationsContent":{"content":[{"text":"a"},{"text":"b"}],"citations":[{"title":"t"}]}}]}},"stopReason":"end_turn"}`, `"a"; "b"`, llm.FinishStop, ""},
 		"what is to come": {`{"output":{"message":{"content":[{"hologram":{"bytes":"x"}},{"text":"a"}]}},"stopReason":"tired"}`, `"a"`, llm.FinishStop, ""},
@@ -49,6 +48,11 @@ func TestAnswers(t *testing.T) {
 		r, err := DecodeResponse([]byte(tc.body), 0)
 		if err != nil || described(r.Parts) != tc.parts || r.Finish != tc.finish || string(r.Sequence) != tc.sequence || r.Upstream == "" {
 			t.Errorf("%s: %s %+v %v", name, described(r.Parts), r, err)
+		}
+	}
+	for _, word := range []string{"malformed_tool_use", "malformed_model_output"} {
+		if r, err := DecodeResponse([]byte(`{"output":{"message":{"content":[{"text":"a"}]}},"stopReason":"`+word+`"}`), 0); err == nil || !strings.Contains(err.Error(), word) {
+			t.Errorf("%s: %+v %v", word, r, err)
 		}
 	}
 	for body, want := range map[string]error{`{}`: ErrNoAnswer, `{"output":{"message":{"content":null}}}`: ErrNoAnswer, `{"output":{"message":{"content":{}}}}`: ErrNoAnswer} {
@@ -59,6 +63,45 @@ func TestAnswers(t *testing.T) {
 	var syntax *jsonx.SyntaxError
 	if _, err := DecodeResponse([]byte(`{"output":{"mess`), 0); !errors.As(err, &syntax) || !syntax.Truncated() {
 		t.Errorf("%v", err)
+	}
+}
+
+// Answers that hold no call ended in tool_calls where Bedrock said tool_use, and agents waited for a call;
+// answers with calls ended in stop, and their calls were not made.
+func TestFinishGoesByTheCallsThatThereAre(t *testing.T) {
+	const text, call = `{"text":"a"}`, `{"toolUse":{"toolUseId":"c","name":"f"}}`
+	const begins = `contentBlockStart {"contentBlockIndex":0,"start":{"toolUse":{"toolUseId":"c","name":"f"}}}`
+	for _, tc := range []struct {
+		content, event, word string
+		want                 llm.Finish
+	}{
+		{text, `messageStart {}`, "tool_use", llm.FinishStop}, {call, begins, "tool_use", llm.FinishTools},
+		{text, `messageStart {}`, "end_turn", llm.FinishStop}, {call, begins, "end_turn", llm.FinishTools},
+		{call, begins, "max_tokens", llm.FinishLength}, {call, begins, "guardrail_intervened", llm.FinishFilter},
+	} {
+		r, err := DecodeResponse([]byte(`{"output":{"message":{"content":[`+tc.content+`]}},"stopReason":"`+tc.word+`"}`), 0)
+		if err != nil || r.Finish != tc.want || r.Upstream != tc.word {
+			t.Errorf("%s after %s: %+v %v", tc.word, tc.content, r, err)
+		}
+		d, got := NewDecoder(0), llm.FinishNone
+		for _, e := range []string{tc.event, `messageStop {"stopReason":"` + tc.word + `"}`} {
+			name, data, _ := strings.Cut(e, " ")
+			if failure := d.Take([]byte(name), []byte(data), func(e *llm.Event) {
+				if e.Kind == llm.EventFinish {
+					got = e.Finish
+				}
+			}); failure != nil {
+				t.Fatal(failure)
+			}
+		}
+		if got != tc.want {
+			t.Errorf("%s after %s: a stream ends in %s", tc.word, tc.event, got)
+		}
+	}
+	for _, word := range []string{"malformed_tool_use", "malformed_model_output"} {
+		if _, failure := streamed(NewDecoder(0), `messageStart {}`, `messageStop {"stopReason":"`+word+`"}`); failure == nil || failure.Class != "upstream_error" {
+			t.Errorf("%s: %+v", word, failure)
+		}
 	}
 }
 

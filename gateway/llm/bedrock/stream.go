@@ -61,12 +61,15 @@ func (s *Decoder) Take(name, data []byte, emit func(*llm.Event)) *llm.Error {
 		s.delta(&e, emit)
 	case "messageStop":
 		word := jsonx.RawText(e.stop)
-		if word == "" {
+		switch {
+		case word == "":
 			return llm.Malformed("messageStop without a stopReason", nil)
+		case broken(word):
+			return llm.Malformed("an answer that ended in "+word, nil)
 		}
 		if !s.finish {
 			s.finish = true
-			emit(&llm.Event{Kind: llm.EventFinish, Finish: finishOf(word), Upstream: word, Sequence: e.sequence})
+			emit(&llm.Event{Kind: llm.EventFinish, Finish: finishOf(word, len(s.calls)), Upstream: word, Sequence: e.sequence})
 		}
 	case "metadata":
 		if e.usage != nil {

@@ -3,6 +3,9 @@
 package gemini
 
 import (
+	"net/url"
+	"path"
+	"slices"
 	"strings"
 
 	"turnout/gateway/llm"
@@ -12,7 +15,7 @@ import (
 // Append appends the request for an upstream that speaks generateContent, and returns the names of what
 // of it could not be said.
 func Append(dst []byte, r *llm.Request, s llm.Sending) (out []byte, stripped []string) {
-	w := writer{names: map[string]llm.Raw{}, third: third(s.Model)}
+	w := writer{names: map[string]llm.Raw{}, order: map[string]int{}, third: third(s.Model), noIDs: s.NoCallIDs}
 	stripped = append(stripped, r.Unsaid...)
 	b := append(dst, '{')
 	if len(r.System) > 0 {
@@ -47,7 +50,10 @@ const unverified = `"skip_thought_signature_validator"`
 
 type writer struct {
 	names   map[string]llm.Raw // of tools, by the id of the call
+	order   map[string]int     // of calls, by id
+	calls   int
 	third   bool
+	noIDs   bool // Google goes by names and order then
 	thought bool
 }
 
@@ -56,9 +62,13 @@ func (w *writer) turn(b []byte, m *llm.Message) []byte {
 	if m.Assistant {
 		role = "model"
 	}
+	parts := m.Parts
+	if w.noIDs && !m.Assistant {
+		parts = w.inOrder(parts)
+	}
 	n := 0
-	for i := range m.Parts {
-		p := &m.Parts[i]
+	for i := range parts {
+		p := &parts[i]
 		if p.Kind == llm.PartThinking {
 			w.thought = true // it could not be told from another provider's
 			continue
@@ -75,6 +85,24 @@ func (w *writer) turn(b []byte, m *llm.Message) []byte {
 	return b
 }
 
+// inOrder puts results into the order of their calls, which is all that tells them apart without ids.
+func (w *writer) inOrder(parts []llm.Part) []llm.Part {
+	var at []int
+	var results []llm.Part
+	for i := range parts {
+		if parts[i].Kind == llm.PartResult {
+			at, results = append(at, i), append(results, parts[i])
+		}
+	}
+	place := func(p llm.Part) int { return w.order[jsonx.RawText(p.ID)] }
+	slices.SortStableFunc(results, func(a, b llm.Part) int { return place(a) - place(b) })
+	out := slices.Clone(parts)
+	for i, to := range at {
+		out[to] = results[i]
+	}
+	return out
+}
+
 func (w *writer) part(b []byte, p *llm.Part) []byte {
 	b = append(b, '{')
 	switch p.Kind {
@@ -82,15 +110,21 @@ func (w *writer) part(b []byte, p *llm.Part) []byte {
 		b = jsonx.Add(b, "text", p.Text)
 	case llm.PartImage, llm.PartDocument, llm.PartAudio:
 		if p.URL != nil {
-			b = jsonx.Add(append(b, `"fileData":{`...), "fileUri", p.URL)
+			b = append(b, `"fileData":{`...)
+			if media := mediaOf(p.URL); media != "" {
+				b = jsonx.AddString(b, "mimeType", media)
+			}
+			b = jsonx.Add(b, "fileUri", p.URL)
 		} else {
 			b = jsonx.AddString(append(b, `"inlineData":{`...), "mimeType", p.Media)
 			b = jsonx.Add(b, "data", p.Data)
 		}
 		b = append(b, '}')
 	case llm.PartCall:
-		w.names[jsonx.RawText(p.ID)] = p.Name
-		b = jsonx.Add(append(b, `"functionCall":{`...), "id", p.ID)
+		id := jsonx.RawText(p.ID)
+		w.calls++
+		w.names[id], w.order[id] = p.Name, w.calls
+		b = w.id(append(b, `"functionCall":{`...), p.ID)
 		b = jsonx.Add(jsonx.Add(b, "name", p.Name), "args", p.Input)
 		b = append(b, '}')
 		if w.third {
@@ -101,7 +135,7 @@ func (w *writer) part(b []byte, p *llm.Part) []byte {
 		if name == nil {
 			name = p.ID
 		}
-		b = jsonx.Add(append(b, `"functionResponse":{`...), "id", p.ID)
+		b = w.id(append(b, `"functionResponse":{`...), p.ID)
 		b = append(jsonx.Add(b, "name", name), `,"response":{`...)
 		key := "output"
 		if p.Failed {
@@ -116,6 +150,27 @@ func (w *writer) part(b []byte, p *llm.Part) []byte {
 		}
 	}
 	return append(b, '}')
+}
+
+// medias are the types of files by the ends of their addresses. Vertex wants to be told.
+var medias = map[string]string{
+	".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".webp": "image/webp", ".gif": "image/gif", ".heic": "image/heic", ".heif": "image/heif",
+	".pdf": "application/pdf", ".txt": "text/plain", ".mp3": "audio/mpeg", ".wav": "audio/wav", ".mp4": "video/mp4",
+}
+
+func mediaOf(address llm.Raw) string {
+	u, err := url.Parse(jsonx.RawText(address))
+	if err != nil {
+		return ""
+	}
+	return medias[strings.ToLower(path.Ext(u.Path))]
+}
+
+func (w *writer) id(b []byte, id llm.Raw) []byte {
+	if w.noIDs {
+		return b
+	}
+	return jsonx.Add(b, "id", id)
 }
 
 // paragraphs appends the text of all parts as one string.

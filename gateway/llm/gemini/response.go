@@ -2,6 +2,7 @@ package gemini
 
 import (
 	"errors"
+	"slices"
 	"strconv"
 
 	"turnout/gateway/llm"
@@ -26,6 +27,10 @@ func finishOf(word string, calls bool) llm.Finish {
 	}
 	return llm.FinishStop
 }
+
+// broken are reasons for which there is no answer that a client could use: the model called a tool in
+// words that are no call.
+var broken = []string{"MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "MALFORMED_RESPONSE"}
 
 // chunk reads an answer, or a piece of one in a stream.
 type chunk struct {
@@ -135,6 +140,9 @@ func DecodeResponse(body []byte, contextLimit int64) (*llm.Response, error) {
 		r.Upstream, r.Finish = c.blocked, llm.FinishFilter
 		return r, nil
 	}
+	if slices.Contains(broken, c.finish) {
+		return nil, errors.New("an answer that ended in " + c.finish)
+	}
 	calls := 0
 	for i := range r.Parts {
 		if p := &r.Parts[i]; p.Kind == llm.PartCall {
@@ -206,6 +214,8 @@ func (s *Decoder) Take(_, data []byte, emit func(*llm.Event)) *llm.Error {
 		}
 	}
 	switch {
+	case slices.Contains(broken, c.finish):
+		return llm.Malformed("an answer that ended in "+c.finish, nil)
 	case c.finish != "":
 		s.finish = true
 		emit(&llm.Event{Kind: llm.EventFinish, Finish: finishOf(c.finish, s.calls > 0), Upstream: c.finish})

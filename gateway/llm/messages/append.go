@@ -118,11 +118,11 @@ func appendBlock(b []byte, p *llm.Part) []byte {
 		b = jsonx.Add(jsonx.AddString(b, "type", "thinking"), "thinking", p.Text)
 		b = jsonx.Add(b, "signature", p.Signature)
 	case llm.PartCall:
-		b = jsonx.Add(jsonx.AddString(b, "type", "tool_use"), "id", p.ID)
+		b = jsonx.Add(jsonx.AddString(b, "type", "tool_use"), "id", llm.CallID(p.ID))
 		b = jsonx.Add(b, "name", p.Name)
 		b = jsonx.Add(b, "input", p.Input)
 	case llm.PartResult:
-		b = jsonx.Add(jsonx.AddString(b, "type", "tool_result"), "tool_use_id", p.ID)
+		b = jsonx.Add(jsonx.AddString(b, "type", "tool_result"), "tool_use_id", llm.CallID(p.ID))
 		b = append(jsonx.AddKey(b, "content"), '[')
 		for i := range p.Parts {
 			b = appendBlock(jsonx.Comma(b), &p.Parts[i])

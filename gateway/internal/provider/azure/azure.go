@@ -15,6 +15,7 @@ import (
 	"turnout/gateway/internal/provider"
 	"turnout/gateway/internal/provider/openai"
 	"turnout/gateway/internal/provider/wire"
+	"turnout/gateway/llm"
 )
 
 // Versions of the API that are asked for where the base URL names none: the newest that is no preview,
@@ -27,15 +28,15 @@ const (
 // New returns an adapter; agent is the User-Agent upstreams see, now the clock that HTTP dates in
 // Retry-After are read by.
 func New(transports *provider.Transports, agent string, now func() time.Time) provider.Adapter {
-	host := wire.Host{Path: path, Credential: func(secret string) (string, string) { return "Api-Key", secret }, Completion: completion}
+	host := wire.Host{Path: path, Credential: func(secret string) (string, string) { return "Api-Key", secret }, Sending: sending}
 	return openai.NewAt(host, wire.Client{Transports: transports, Agent: agent, Now: now})
 }
 
-// completion: OpenAI's reasoning models refuse the limit's older name, whatever the resource's host is
+// sending: OpenAI's reasoning models refuse the limit's older name, whatever the resource's host is
 // called, and Mistral's refuse its newer one. A deployment's name does not tell what it deploys, the
 // catalogue's does.
-func completion(call *provider.Call) bool {
-	return !strings.Contains(call.Model, "stral") && !strings.Contains(call.Model, "xtral")
+func sending(call *provider.Call, s *llm.Sending) {
+	s.Completion = !strings.Contains(call.Model, "stral") && !strings.Contains(call.Model, "xtral")
 }
 
 func path(call *provider.Call, path string) string {

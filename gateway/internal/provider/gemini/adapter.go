@@ -36,6 +36,7 @@ func NewAt(host wire.Host, client wire.Client) *Adapter {
 		Path:     func(call *provider.Call) string { return a.host.At(call, path(call)) },
 		Header:   a.header,
 		Append:   gemini.Append,
+		Sending:  host.Sending,
 		Response: gemini.DecodeResponse,
 		Decoder:  func(limit int64) bridge.Decoder { return gemini.NewDecoder(limit) },
 	}

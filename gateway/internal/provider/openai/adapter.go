@@ -43,7 +43,10 @@ func NewAt(host wire.Host, client wire.Client) *Adapter {
 		Append: chat.Append,
 		Sending: func(call *provider.Call, s *llm.Sending) {
 			// Where a limit under its old name is refused.
-			s.Completion = a.host.Completion != nil && a.host.Completion(call) || strings.Contains(call.Target.BaseURL, "//api.openai.com/")
+			s.Completion = strings.Contains(call.Target.BaseURL, "//api.openai.com/")
+			if a.host.Sending != nil {
+				a.host.Sending(call, s)
+			}
 		},
 		Response: chat.DecodeResponse,
 		Decoder:  func(limit int64) bridge.Decoder { return chat.NewDecoder(limit) },

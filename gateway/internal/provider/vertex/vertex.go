@@ -39,7 +39,7 @@ func New(transports *provider.Transports, agent string, now func() time.Time) *A
 	// The credential is put in by sign.
 	none := func(string) (string, string) { return "Authorization", "" }
 	a.anthropic = anthropic.NewAt(wire.Host{Path: claude, Credential: none, Body: claudeBody}, client)
-	a.google = gemini.NewAt(wire.Host{Path: google, Credential: none}, client)
+	a.google = gemini.NewAt(wire.Host{Path: google, Credential: none, Sending: sending}, client)
 	a.open = openai.NewAt(wire.Host{Path: open, Credential: none}, client)
 	return a
 }
@@ -123,6 +123,12 @@ func claude(call *provider.Call, _ string) string {
 // google makes of models/M:method, or M:method where M has a path, what Vertex calls it.
 func google(_ *provider.Call, path string) string {
 	return published("google", strings.TrimPrefix(path, "models/"))
+}
+
+// sending: Gemini before 3 on Vertex knows no ids of calls and refuses a request that has some; from 3 on
+// it wants them back.
+func sending(call *provider.Call, s *llm.Sending) {
+	s.NoCallIDs = strings.Contains(call.UpstreamModel, "gemini-1") || strings.Contains(call.UpstreamModel, "gemini-2")
 }
 
 func published(by, model string) string {

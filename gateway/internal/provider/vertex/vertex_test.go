@@ -190,6 +190,29 @@ func TestProtocolOfModels(t *testing.T) {
 	}
 }
 
+// Gemini before 3 on Vertex refused every request with a tool call behind it, for the call's id.
+func TestCallIDsByGeneration(t *testing.T) {
+	const conversation = `{"model":"m","messages":[{"role":"user","content":"x"},{"role":"assistant","tool_calls":[{"id":"c1","type":"function","function":{"name":"f","arguments":"{}"}}]},{"role":"tool","tool_call_id":"c1","content":"r"}]}`
+	for model, want := range map[string]int{"gemini-2.5-pro": 0, "google/gemini-2.0-flash-001": 0, "publishers/google/models/gemini-2.5-flash": 0, "gemini-3.1-pro-preview": 2, "gemini-flash-latest": 2} {
+		up := upstream.New(t, "200 json:"+strconv.Quote(providertest.Gemini.Plain(said)))
+		facts, wrong := llm.ParseChat([]byte(conversation))
+		if wrong != nil {
+			t.Fatal(wrong)
+		}
+		answer, failure := newAdapter(t, time.Now).Complete(context.Background(), &provider.Call{
+			Endpoint: attempt.EndpointChat, Facts: facts, Body: []byte(conversation), Model: "m", UpstreamModel: model, Secret: "ya29.token",
+			Target: &provider.Target{Provider: "p", BaseURL: up.URL + base, AllowPrivate: true},
+		})
+		if failure != nil {
+			t.Fatal(failure)
+		}
+		answer.Release()
+		if sent := string(up.Calls()[0].Body); strings.Count(sent, `"id":"c1"`) != want {
+			t.Errorf("%s is asked %s", model, sent)
+		}
+	}
+}
+
 // Open models went to publishers/google/models/..., where nobody is.
 func TestOpenModelsGoToTheOpenEndpoint(t *testing.T) {
 	up := upstream.New(t, "200 json:"+strconv.Quote(providertest.Chat.Plain(said)))

@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"turnout/gateway/internal/provider"
+	"turnout/gateway/llm"
 )
 
 // Host is how a protocol is spoken where not its own vendor serves it. The zero Host is the vendor.
@@ -14,9 +15,8 @@ type Host struct {
 	Credential func(secret string) (name, value string)
 	// Body changes a whole body in the vendor's protocol; nil: it stays.
 	Body func(body []byte) []byte
-	// Completion says whether, in OpenAI's protocol, the limit on an answer goes under its newer name,
-	// max_completion_tokens; nil: it does not.
-	Completion func(call *provider.Call) bool
+	// Sending changes what translated requests are written with; nil: they are the vendor's.
+	Sending func(call *provider.Call, s *llm.Sending)
 }
 
 // At is where a call goes.
