@@ -34,9 +34,10 @@ func (b *Beside) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func (b *Beside) post(r *http.Request) (*http.Response, error) {
-	if r.Method != http.MethodPost {
-		return nil, fmt.Errorf("%s instead of POST", r.Method)
+	if r.Method != http.MethodPost || r.Body == nil {
+		return nil, fmt.Errorf("a %s, or one without a body", r.Method)
 	}
+	defer r.Body.Close()
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return nil, err
