@@ -42,6 +42,9 @@ func ChooseModel(in *Input, models []Model, out *Decision) int {
 			out.fail(&view)
 			last := out.last(&view)
 			if last >= worst {
+				if waits := failure.RetryAfterMS; last == worst && waits > 0 && (out.Error.RetryAfterMS == 0 || waits < out.Error.RetryAfterMS) {
+					out.Error.RetryAfterMS = waits
+				}
 				failure, worst = out.Error, last
 			}
 			reason = last.String()

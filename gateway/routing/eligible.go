@@ -40,7 +40,7 @@ func (d *Decision) filter(in *Input, retry *Retry, on side) (left int) {
 			d.codes[i] = c.Dropped
 		case c.Deactivated:
 			d.codes[i] = CodeDeactivated
-		case !c.Deprecated:
+		case !c.Deprecated && !elsewhere(r, c, on):
 			current++
 		}
 	}
@@ -171,8 +171,7 @@ func admit(in *Input, retry *Retry, i int) Code {
 		return CodeNoProviderKey
 	case usable&^tried == 0:
 		return CodeTried
-	case r.Region != "" && sideOf(r, c) == asked && c.Region != r.Region,
-		c.LockRegion != "" && c.Region != c.LockRegion:
+	case elsewhere(r, c, sideOf(r, c)):
 		return CodeLockedRegion
 	case !fits(r, c, retry):
 		return CodeContextSize
@@ -183,6 +182,12 @@ func admit(in *Input, retry *Retry, i int) Code {
 		return capabilityCodes[bits.TrailingZeros16(uint16(missing))]
 	}
 	return Eligible
+}
+
+// elsewhere says whether the candidate is in another region than the one that was named or that the
+// keys are locked to.
+func elsewhere(r *Request, c *Candidate, on side) bool {
+	return on == asked && r.Region != "" && c.Region != r.Region || c.LockRegion != "" && c.Region != c.LockRegion
 }
 
 // fits says whether prompt and answer fit into the context.

@@ -211,6 +211,15 @@ func TestChoice(t *testing.T) {
 			in.Request.Provider, in.Candidates[1].Deactivated = "b", true
 		}), "no_provider_available | b deactivated"},
 		{"explicit region", regions().with(func(in *Input) { in.Request.Provider, in.Request.Region = "a", "r2" }), "a:r2 direct-provider-specified | a:r1 locked_region"},
+		{"a deprecated region that was named", regions().with(func(in *Input) {
+			in.Request.Provider, in.Request.Region, in.Candidates[1].Deprecated = "a", "r2", true
+		}), "a:r2 direct-provider-specified | a:r1 locked_region"},
+		{"a deprecated region that the keys are locked to", regions().with(func(in *Input) {
+			in.Request.Provider, in.Candidates[0].LockRegion, in.Candidates[1].Deprecated = "a", "r2", true
+		}), "a:r2 direct-provider-specified | a:r1 locked_region"},
+		{"a deprecated region beside others", regions().with(func(in *Input) {
+			in.Request.Provider, in.Candidates[0].Deprecated = "a", true
+		}), "a:r2 direct-provider-specified | a:r1 deprecated"},
 		{"an unstable provider that was named", pair().with(func(in *Input) {
 			in.Request.Provider, in.Candidates[1].Unstable = "b", true
 		}), "b direct-provider-specified"},

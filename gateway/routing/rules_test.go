@@ -200,6 +200,14 @@ func TestChooseModel(t *testing.T) {
 	if d.Error.Code != ErrRateLimited || !strings.Contains(d.Error.Message, "no model can serve this request: opus (rate_limited), sonnet") {
 		t.Errorf("%+v", d.Error)
 	}
+	// Who may wait is told the shortest wait of any model, whichever comes last.
+	for i, ms := range []int64{4_000, 900, 2_000, 0} {
+		models[i].Candidates = []Candidate{candidate("p", 1, func(c *Candidate) { c.RateLimited, c.RateLimitResetsMS = true, ms })}
+	}
+	choose(nil, -1)
+	if d.Error.Code != ErrRateLimited || d.Error.RetryAfterMS != 900 {
+		t.Errorf("%+v", d.Error)
+	}
 	models = nil
 	choose(nil, -1)
 	if d.Error.Code != ErrNoProvider || d.Error.Message != "no model can serve this request" {
