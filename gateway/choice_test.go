@@ -181,12 +181,51 @@ mappings: [{provider: alpha, upstream: gratis, price: {input: 0, output: 0}, cap
 			t.Errorf("%s: %d %s", name, r.status, r.body)
 		}
 	}
+	// What a session's later requests saved is measured against all models too.
+	for range 2 {
+		if r := ask(`"session_id":"s-1",`, "hi"); r.status != 200 || r.at("metadata.used_model") != "alpha/gpt-5.4-mini" {
+			t.Errorf("in a session: %d %s", r.status, r.body)
+		}
+	}
 	if r := ask(tools+`"free_models_only":true,`, "hi"); r.status != 400 || r.at("error.code") != "no_provider_available" || !strings.Contains(r.body, "tools") {
 		t.Errorf("nothing fits: %d %s", r.status, r.body)
 	}
-	for _, e := range n.events(4) {
+	for _, e := range n.events(6) {
 		if e.Model == "gpt-5.4-mini" && (e.BaselineKind != "model" || e.BaselineModel != "gpt-5.4" || e.BaselineNanoUSD != 250_000 || e.CostNanoUSD != 20_000) {
 			t.Errorf("event %+v", e)
+		}
+	}
+}
+
+// A session of auto leaves a model whose providers all cool down, as any session leaves such a provider.
+func TestASessionOfAutoLeavesADeadModel(t *testing.T) {
+	t.Parallel()
+	u := newUpstreams(t)
+	doc := resources(u.URL, "{thresholds: {exploration_rate: 0}, retry: {max_retries: 0}}", providerSpec{id: "alpha"}, providerSpec{id: "beta"})
+	doc += `---
+kind: model
+id: gpt-5.4
+mappings: [{provider: beta, upstream: big, price: {input: 10, output: 30}}]
+---
+kind: model
+id: gpt-5.4-mini
+mappings: [{provider: alpha, upstream: small, price: {input: 1, output: 2}}]
+`
+	n := start(t, doc, nil).ready()
+	body := `{"model":"auto","session_id":"s","messages":[{"role":"user","content":"hi"}]}`
+	if r := n.chat(body); r.at("metadata.used_model") != "alpha/gpt-5.4-mini" {
+		t.Fatalf("%d %s", r.status, r.body)
+	}
+	u.script("alpha", status(500, "down"))
+	for range 5 {
+		if r := n.chat(body); r.at("metadata.used_model") == "beta/gpt-5.4" {
+			break
+		}
+	}
+	u.script("alpha", answer("up again"))
+	for range 2 { // and stays where it went
+		if r := n.chat(body); r.status != 200 || r.at("metadata.used_model") != "beta/gpt-5.4" {
+			t.Errorf("%d %s", r.status, r.body)
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package dispatch
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -15,31 +14,28 @@ import (
 // cheapest by list price, then the usual choice inside it. A session stays with its model.
 func (r *run) chooseModel(now time.Time) *llm.APIError {
 	models := r.autoModels(now)
-	plans := r.d.plansOf(r.view)
-	if r.session != "" {
-		key := state.PinKey(r.access.Organization.ID, "auto", r.session)
-		if place, ok := r.d.state.Place(key); ok {
-			// Stable: the pinned model goes first and wins if it can serve.
-			slices.SortStableFunc(models, func(a, b *catalog.Model) int {
-				return -cmp.Compare(b2i(a.ID == place.Model), b2i(b.ID == place.Model))
-			})
-			models = r.pinned(models, place, now)
-		}
-	}
 	if len(models) == 0 {
 		return &llm.APIError{Status: 400, Type: "invalid_request_error", Code: routing.ErrNoProvider, Param: "model",
 			Message: "the catalogue has none of the models that auto chooses from, or none that fits free_models_only and reasoning_effort; name a model that GET /v1/models lists"}
 	}
+	plans, pinned := r.d.plansOf(r.view), r.pinnedModel()
 	candidates := make([]routing.Model, len(models))
 	r.options = r.options[:0]
+	best := -1
 	for i, m := range models {
 		r.prepare(plans.get(r.access.Project, m, r.req.Endpoint), now)
 		candidates[i] = routing.Model{ID: m.ID, Family: m.Family, Candidates: slices.Clone(r.in.Candidates)}
-		if routing.Decide(&r.in, &r.first); r.first.Selected >= 0 {
-			r.eligible(&r.first) // what the baseline compares with
+		if routing.Decide(&r.in, &r.first); r.first.Selected < 0 {
+			continue
+		}
+		r.eligible(&r.first) // what the baseline compares with
+		if m.ID == pinned && r.in.Candidates[r.first.Selected].Cooling == routing.NotCooling {
+			best = i
 		}
 	}
-	best := routing.ChooseModel(&r.in, candidates, &r.first)
+	if best < 0 {
+		best = routing.ChooseModel(&r.in, candidates, &r.first)
+	}
 	if best < 0 {
 		r.plan = nil // of no single model
 		return nil   // the decision says why
@@ -49,17 +45,13 @@ func (r *run) chooseModel(now time.Time) *llm.APIError {
 	return nil
 }
 
-// pinned narrows the models to the one a session is pinned to, if that can serve this request.
-func (r *run) pinned(models []*catalog.Model, place state.Place, now time.Time) []*catalog.Model {
-	if len(models) == 0 || models[0].ID != place.Model {
-		return models
+// pinnedModel is the model that the request's session stays with while it can serve; "" for none.
+func (r *run) pinnedModel() string {
+	if r.session == "" {
+		return ""
 	}
-	r.prepare(r.d.plansOf(r.view).get(r.access.Project, models[0], r.req.Endpoint), now)
-	routing.Decide(&r.in, &r.first)
-	if r.first.Selected < 0 {
-		return models
-	}
-	return models[:1]
+	place, _ := r.d.state.Place(state.PinKey(r.access.Organization.ID, "auto", r.session))
+	return place.Model
 }
 
 // autoModels are the models that auto considers for this request.
@@ -99,11 +91,4 @@ func (r *run) every(now time.Time, fits func(*catalog.Model) bool) []*catalog.Mo
 
 func reasons(m *catalog.Model) bool {
 	return slices.ContainsFunc(m.Candidates, func(c catalog.Candidate) bool { return slices.Contains(c.Mapping.Capabilities, "reasoning") })
-}
-
-func b2i(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }
