@@ -33,6 +33,7 @@ type object struct {
 	values []json.RawMessage
 	taken  []bool
 	asked  []string
+	lacked []string // mistakes of which done speaks last: a field that is missing may have been misspelled
 }
 
 // document checks that data is one JSON value, as a whole.
@@ -117,7 +118,12 @@ func (o *object) take(name string) (json.RawMessage, bool) {
 	return o.values[i], string(o.values[i]) != "null"
 }
 
-// done refuses the fields nobody took.
+// lacks notes that a field is missing, and what belongs there.
+func (o *object) lacks(name, want string) {
+	o.lacked = append(o.lacked, fmt.Sprintf("%s: is missing: %s belongs here", o.in(name), want))
+}
+
+// done refuses the fields nobody took, and then what is missing.
 func (o *object) done() {
 	for i, name := range o.names {
 		if o.taken[i] {
@@ -129,6 +135,11 @@ func (o *object) done() {
 		}
 		o.r.fail(o.in(name), "is not known here%s", hint)
 		return
+	}
+	for _, mistake := range o.lacked {
+		if o.r.err == nil {
+			o.r.err = errors.New(mistake)
+		}
 	}
 }
 
@@ -205,12 +216,12 @@ func (o *object) number(name string, low, high float64) (x float64, ok bool) {
 
 // fraction reads a number in [0, 1).
 func (o *object) fraction(name string) *float64 {
-	x, ok := o.number(name, 0, 1)
+	x, ok := o.number(name, -math.MaxFloat64, math.MaxFloat64)
 	if !ok {
 		return nil
 	}
-	if x == 1 {
-		o.r.fail(o.in(name), "must be below 1")
+	if x < 0 || x >= 1 {
+		o.r.fail(o.in(name), "must be a number from 0 to below 1, not %v", x)
 	}
 	return &x
 }

@@ -24,7 +24,7 @@ func (s *scenario) resolve() (*output, error) {
 	result, refused := catalog.Build(s.resources(id)).Resolve(s.model, catalog.Query{})
 	switch {
 	case id == "", result.Auto, refused != nil && refused.Code != "unknown_region" && refused.Code != routing.ErrModelRetired:
-		return nil, fmt.Errorf("request.model: %s names no single model of this scenario", shorten([]byte(s.model)))
+		return nil, fmt.Errorf("request.model: %q names no single model of this scenario: write m, provider/m or provider/m:region", shorten([]byte(s.model)))
 	case refused != nil && refused.Code == "unknown_region":
 		return refusal(refused.Code, refused.Message), nil
 	case refused != nil:

@@ -157,7 +157,7 @@ func (r *reader) mistake(path string, err error) {
 func (s *scenario) mappings(top *object) {
 	list, ok := top.list("mappings")
 	if !ok {
-		top.r.fail("mappings", "is missing: a list of who serves the model belongs here")
+		top.lacks("mappings", "a list of who serves the model")
 		return
 	}
 	seen := map[routing.Place]bool{}
@@ -167,7 +167,7 @@ func (s *scenario) mappings(top *object) {
 		o.done()
 		at := routing.Place{Provider: c.Provider, Region: c.Region}
 		if seen[at] {
-			top.r.fail(o.path, "provider and region stand here twice")
+			top.r.fail(o.path, "provider and region stand here twice: keep one")
 		}
 		seen[at] = true
 		s.input.Candidates = append(s.input.Candidates, c)
@@ -182,7 +182,7 @@ func mapping(o *object, minAttempts int64) routing.Candidate {
 		Priority: 1, Credentials: routing.Platform, Capabilities: routing.EveryCapability,
 	}
 	if c.Provider == "" {
-		o.r.fail(o.in("provider"), "is missing")
+		o.lacks("provider", "the name of who serves the model")
 	}
 	if priority, ok := o.number("priority", 0, math.MaxFloat64); ok {
 		c.Priority = priority
@@ -217,7 +217,7 @@ func price(o *object) resource.Price {
 	var p resource.Price
 	in, ok := o.object("price")
 	if !ok {
-		o.r.fail(o.in("price"), "is missing")
+		o.lacks("price", `such as {"input": 0.5, "output": 2}, USD per 1M tokens,`)
 		return p
 	}
 	input, output := in.rate("input"), in.rate("output")
