@@ -9,14 +9,16 @@ import (
 
 // Report explains one request. Its JSON is what --json and the admin address give.
 type Report struct {
-	RequestID string    `json:"request_id"`
-	Result    string    `json:"result"` // the last attempt's outcome, or refused
-	Request   Request   `json:"request"`
-	Decision  *Decision `json:"decision,omitempty"` // nil: the request did not come that far, or its first attempt is not stored
-	Refusal   *Refusal  `json:"refusal,omitempty"`
-	Attempts  []Attempt `json:"attempts"`
-	Cost      *Cost     `json:"cost,omitempty"` // of all attempts
-	Again     Again     `json:"again"`
+	RequestID string `json:"request_id"`
+	Result    string `json:"result"` // the last attempt's outcome, or refused
+	// Unfinished: the gateway went on after the last attempt that is stored.
+	Unfinished bool      `json:"unfinished,omitempty"`
+	Request    Request   `json:"request"`
+	Decision   *Decision `json:"decision,omitempty"` // nil: the request did not come that far, or its first attempt is not stored
+	Refusal    *Refusal  `json:"refusal,omitempty"`
+	Attempts   []Attempt `json:"attempts"`
+	Cost       *Cost     `json:"cost,omitempty"` // of all attempts
+	Again      Again     `json:"again"`
 }
 
 // Request is what was asked for.
@@ -195,7 +197,8 @@ func (s *Stored) Report() *Report {
 	}
 	r.Result = "refused"
 	if len(s.Attempts) > 0 {
-		r.Result = string(s.Attempts[len(s.Attempts)-1].Outcome)
+		last := &s.Attempts[len(s.Attempts)-1]
+		r.Result, r.Unfinished = string(last.Outcome), last.WillRetry
 		r.Cost = s.cost()
 	}
 	for i := range s.Attempts {

@@ -87,6 +87,9 @@ func resultWords(r *Report) string {
 	if len(r.Attempts) > 1 {
 		n = fmt.Sprintf("%d attempts", len(r.Attempts))
 	}
+	if r.Unfinished {
+		n += " so far; it went on, and no later attempt is stored (yet)"
+	}
 	return fmt.Sprintf("%s (%s, %s)", r.Result, words, n)
 }
 
@@ -125,7 +128,7 @@ func (p *page) decision(r *Report) {
 		p.fields("prices", fmt.Sprintf("blended for %s %% of the input read from a cache and %s tokens of output for each of input", number(100**d.HitRate), number(*d.OutputRatio)))
 	}
 	if len(d.StrippedParameters) > 0 {
-		p.fields("left out", strings.Join(d.StrippedParameters, ", ")+", which nobody honours")
+		p.fields("left out", strings.Join(d.StrippedParameters, ", ")+", which "+name(d.Selected)+" does not take")
 	}
 	if shown := len(d.Candidates) + len(d.Excluded); d.ConsideredTotal > shown {
 		p.fields("shown", fmt.Sprintf("%d of %d candidates: the best, and those that set a measure", shown, d.ConsideredTotal))

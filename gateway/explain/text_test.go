@@ -31,6 +31,21 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
+// TestDocs holds the page that docs/explain.md shows to what is printed.
+func TestDocs(t *testing.T) {
+	doc, err := os.ReadFile("../../docs/explain.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(filepath.Join("testdata", "retried.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(doc), "```\n"+string(page)+"```\n") {
+		t.Error("docs/explain.md shows another page than testdata/retried.txt")
+	}
+}
+
 func TestGolden(t *testing.T) {
 	for name, s := range map[string]*Stored{"retried": sample(), "refused": refused()} {
 		r := s.Report()
@@ -44,6 +59,39 @@ func TestGolden(t *testing.T) {
 			t.Fatal(err)
 		}
 		golden(t, name+".json", string(data)+"\n")
+	}
+}
+
+// A request that went on after its last stored attempt has no result yet: the page says so.
+func TestARequestUnderWayIsNoFailure(t *testing.T) {
+	s := sample()
+	s.Attempts = s.Attempts[:1]
+	r := s.Report()
+	var text strings.Builder
+	if err := r.Write(&text); err != nil {
+		t.Fatal(err)
+	}
+	if want := ": upstream_error (the provider failed, 1 attempt so far; it went on, and no later attempt is stored (yet))\n"; !strings.Contains(text.String(), want) {
+		t.Errorf("%q is not in\n%s", want, text.String())
+	}
+	if !r.Unfinished {
+		t.Error("the data does not say so")
+	}
+	if whole := sample().Report(); whole.Unfinished {
+		t.Error("a request that is over is called unfinished")
+	}
+}
+
+// What is left out is left out for the one who was called: others might have taken it.
+func TestWhatIsLeftOutIsNotBlamedOnEverybody(t *testing.T) {
+	s := sample()
+	s.Attempts[0].StrippedParameters = []string{"tool_choice", "top_k"}
+	var text strings.Builder
+	if err := s.Report().Write(&text); err != nil {
+		t.Fatal(err)
+	}
+	if want := "  left out   tool_choice, top_k, which alpha does not take\n"; !strings.Contains(text.String(), want) {
+		t.Errorf("%q is not in\n%s", want, text.String())
 	}
 }
 
