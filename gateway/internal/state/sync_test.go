@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -81,6 +82,48 @@ func TestTheSecondPlaceRightBehindTheFirstWins(t *testing.T) {
 				t.Fatalf("%s: %+v (%v)", key, p, ok)
 			}
 		}
+	}
+}
+
+// A session in use keeps its pin, written at most once a quarter of its life; a preference ends when it
+// was to end, however much it is used.
+func TestPinsAreRenewedAndPreferencesAreNot(t *testing.T) {
+	now := time.Now()
+	s, err := New(Config{NodeID: "n", HashKey: []byte("k"), Now: func() time.Time { return now }, Log: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	pin, preferred, place := PinKey("acme", "m", "s"), PreferenceKey("acme", "m", "auto"), Place{Provider: "p", Region: "r"}
+	var writes []int // minutes
+	for minute := range 120 {
+		before := s.seq
+		s.Pin(pin, place, time.Hour)
+		if written := s.seq > before; written {
+			writes = append(writes, minute)
+		}
+		s.Prefer(preferred, place, time.Hour)
+		now = now.Add(time.Minute)
+		if _, ok := s.Place(pin); !ok {
+			t.Fatalf("the pin ended %d minutes after the first use, though it was in use", minute+1)
+		}
+		if _, ok := s.Place(preferred); ok != ((minute+1)%60 != 0) {
+			t.Fatalf("%d minutes after it was stored the preference is held: %v", minute+1, ok)
+		}
+	}
+	if want := []int{0, 15, 30, 45, 60, 75, 90, 105}; !slices.Equal(writes, want) {
+		t.Errorf("the pin was written in minutes %v, want %v", writes, want)
+	}
+	now = now.Add(time.Hour)
+	if _, ok := s.Place(pin); ok {
+		t.Error("a pin that nobody used for its whole life is still held")
+	}
+	s.Prefer(preferred, Place{Provider: "q"}, time.Hour)
+	now = now.Add(30 * time.Minute)
+	s.Prefer(preferred, place, time.Hour) // another choice, so a life of its own
+	now = now.Add(59 * time.Minute)
+	if got, ok := s.Place(preferred); !ok || got != place {
+		t.Errorf("%+v, %v", got, ok)
 	}
 }
 
