@@ -16,7 +16,7 @@ var codes = map[routing.Code]string{
 	routing.CodeDeactivated:        "the mapping is deactivated",
 	routing.CodeDeprecated:         "the mapping is deprecated, and others are not",
 	routing.CodeNotAllowed:         "the API key or plan may not use the model",
-	routing.CodeNoProviderKey:      "there is no key for it in this project's mode",
+	routing.CodeNoProviderKey:      "there is no key for it in this project's mode, or others have a tenant's key, which goes first",
 	routing.CodeLockedRegion:       "another region was asked for, or its keys are locked to another",
 	routing.CodeContextSize:        "prompt and answer do not fit into its context",
 	routing.CodeMaxTokens:          "it does not write answers as long as asked for",

@@ -35,7 +35,7 @@ func (d *Decision) considered(in *Input, i int) attempt.Considered {
 	c := &in.Candidates[i]
 	out := attempt.Considered{Provider: c.Provider, Region: c.Region, ExcludedCode: d.codes[i].String()}
 	switch {
-	case d.codes[i] == CodeNoProviderKey && c.KeysRemoved&in.Mode.keys() != 0:
+	case d.codes[i] == CodeNoProviderKey && c.KeysRemoved&in.Mode.keys() != 0 && c.Credentials&in.Mode.keys() == 0:
 		out.CooldownCause = causeInvalidKey
 	case c.Cooling == CoolingErrors:
 		out.CooldownCause, out.CooldownEndsMS = causeErrors, c.CooldownEndsMS

@@ -260,6 +260,21 @@ func TestDraws(t *testing.T) {
 	}
 }
 
+// In hybrid mode a candidate gives way to those with a tenant's key also where the host's key for it is good.
+func TestACandidateThatGaveWayHasNotLostItsKeys(t *testing.T) {
+	in := input(candidate("a", 1, func(c *Candidate) { c.KeysRemoved = BYOK }), candidate("b", 2, keys(BYOK)), candidate("c", 3, keys(0), func(c *Candidate) { c.KeysRemoved = Platform }))
+	in.Mode = ModeHybrid
+	var d Decision
+	Decide(in, &d)
+	if got, want := brief(in, &d), "b single-candidate-after-filtering | a no_provider_key, c no_provider_key"; got != want {
+		t.Fatalf("got  %s\nwant %s", got, want)
+	}
+	kept := d.Considered(in, nil)
+	if kept[0].CooldownCause != "" || kept[2].CooldownCause != causeInvalidKey {
+		t.Errorf("causes %q and %q", kept[0].CooldownCause, kept[2].CooldownCause)
+	}
+}
+
 func TestConsideredKeepsTheBest(t *testing.T) {
 	in := benchmarkInput(64, false)
 	in.Request.Draw = new(float64)
