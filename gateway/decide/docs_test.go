@@ -4,10 +4,13 @@ import (
 	"encoding/json"
 	"math"
 	"os"
+	"reflect"
 	"regexp"
 	"strconv"
 	"strings"
 	"testing"
+
+	"turnout/schemas/resource"
 )
 
 var (
@@ -50,6 +53,31 @@ func TestDocs(t *testing.T) {
 	}
 	if scenarios < 9 || numbers < 13 {
 		t.Errorf("only %d scenarios and %d numbers were found", scenarios, numbers)
+	}
+}
+
+// TestDocsShowTheDefaults: the configuration that docs/routing.md shows is the one that holds.
+func TestDocsShowTheDefaults(t *testing.T) {
+	text, err := os.ReadFile("../../docs/routing.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, shown, found := strings.Cut(string(text), "```yaml\n")
+	shown, _, closed := strings.Cut(shown, "```\n")
+	if !found || !closed {
+		t.Fatal("there is no block of YAML")
+	}
+	read, err := resource.ParseRouting(resource.Source{Name: "docs.yaml", Data: []byte(shown)}, "routing")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := resource.DefaultRouting(); !reflect.DeepEqual(read, want) {
+		t.Errorf("shown %+v\nwant  %+v", read, want)
+	}
+	for _, field := range []string{"enabled", "weights", "thresholds", "retry", "history", "sticky", "session", "provider_priorities"} {
+		if !strings.Contains("\n"+shown, "\n"+field+":") {
+			t.Errorf("%s is not shown", field)
+		}
 	}
 }
 
