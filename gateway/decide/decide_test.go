@@ -41,6 +41,8 @@ func TestBadInput(t *testing.T) {
 		{`{"mappings": [], "request": {"needs": {"vision": true, "vision": true}}}`, "request.needs.vision: stands here twice: keep one"},
 		{`{"mappings": [], "project": {"mode": "both"}}`, `project.mode: "both" is not known: use api-keys, byok, credits, hybrid, platform`},
 		{`{"mappings": [], "project": {"config": {"weights": {"price": -1}}}}`, "project.config.weights.price: "},
+		{`{"mappings": [], "project": {"config": {"sti\ncky": {}}}}`, `project.config."sti\ncky": unknown field: did you mean "sticky"?`},
+		{`{"mappings": [], "project": {"config": {"provider_priorities": {"a\nb": -1}}}}`, `project.config.provider_priorities."a\nb": `},
 		{`{"mappings": [], "project": {"config": {"sticky": {"scoreMargn": 1}}}}`, "project.config.sticky.scoreMargn: "},
 		{`{"mappings": [], "project": {"config": {"sticky": {"ttl_seconds": 86401}}}}`, "project.config.sticky.ttl_seconds: "},
 		{`{"mappings": [], "usage": {"by_provider": {"a": {"input": 1}}}}`, "usage.by_provider.a.input: is not known here"},

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // decoder turns nodes into resources and keeps every mistake on the way.
@@ -43,7 +44,11 @@ func (c cursor) fail(format string, args ...any) {
 	})
 }
 
+// in is a field. A name with what cannot be printed is quoted: a mistake is one line.
 func (c cursor) in(name string, n *node) cursor {
+	if strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		name = strconv.Quote(name)
+	}
 	if c.path != "" {
 		name = c.path + "." + name
 	}
