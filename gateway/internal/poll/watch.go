@@ -58,7 +58,7 @@ func (w *Watch) Read(now time.Time) *Reading {
 	if r != nil && w.good(r, now) {
 		return r
 	}
-	if r == nil {
+	if r == nil || expired(r, now) {
 		w.mu.Lock()
 	} else if !w.mu.TryLock() {
 		return r
@@ -73,11 +73,14 @@ func (w *Watch) Read(now time.Time) *Reading {
 }
 
 func (w *Watch) good(r *Reading, now time.Time) bool {
+	return !expired(r, now) && (now.Sub(r.at) < settle || r.version == w.version.Load())
+}
+
+// expired says whether a reading is too old for anybody, or of a clock that has been set back since. One
+// made a moment later, by a request that began then, is as good as new.
+func expired(r *Reading, now time.Time) bool {
 	age := now.Sub(r.at)
-	if age < 0 || age >= stale {
-		return false
-	}
-	return age < settle || r.version == w.version.Load()
+	return age <= -settle || age >= stale
 }
 
 func (w *Watch) weigh(now time.Time) *Reading {

@@ -76,9 +76,38 @@ func TestReadingsAreKeptAndRenewed(t *testing.T) {
 		t.Errorf("uptime %v, want 50", got)
 	}
 	last := w.Read(c.Now())
+	if w.Read(c.Now().Add(-settle/2)) != last {
+		t.Error("a request that began a moment earlier made a good reading again")
+	}
 	c.add(stale)
 	if w.Read(c.Now()) == last {
 		t.Error("a reading outlived its second: ages move on")
+	}
+}
+
+// While one request weighs, others take what there is, but after a rest of minutes they once took what
+// was known before it.
+func TestNobodyTakesAnOldReadingWhileAnotherWeighs(t *testing.T) {
+	p, w, c := setup()
+	first := w.Read(c.Now())
+	p.Observe(ended(c, "a", "m", attempt.UpstreamError))
+	c.add(2 * settle)
+	w.mu.Lock() // somebody weighs
+	if w.Read(c.Now()) != first {
+		t.Error("a reading of the same second was waited for")
+	}
+	c.add(10 * time.Minute)
+	got := make(chan *Reading, 1)
+	go func() { got <- w.Read(c.Now()) }()
+	select {
+	case r := <-got:
+		t.Errorf("a reading of %s ago was taken: %+v", c.Now().Sub(r.at), r.Metrics)
+		w.mu.Unlock()
+	case <-time.After(50 * time.Millisecond):
+		w.mu.Unlock()
+		if r := <-got; r == first || r.Metrics[0].Known != routing.KnownUptime {
+			t.Errorf("%+v", r.Metrics)
+		}
 	}
 }
 
