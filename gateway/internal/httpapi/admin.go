@@ -26,9 +26,10 @@ type Admin interface {
 
 // NewAdmin returns the host's surface as a server. token "" means that none is asked for.
 func NewAdmin(admin Admin, metrics http.Handler, token string, log *slog.Logger) *http.Server {
-	a := &API{cfg: Config{Log: log}}
+	a := &API{cfg: Config{Log: log, Limits: DefaultLimits()}}
 	e := newEcho(log)
 	e.HTTPErrorHandler = a.fail
+	e.Use(identified, a.recovered)
 	guard := func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
 			if token != "" && subtle.ConstantTimeCompare([]byte(bearer(c.Request())), []byte(token)) != 1 {

@@ -35,8 +35,7 @@ func (a *API) readBody(w http.ResponseWriter, r *http.Request) ([]byte, *llm.API
 	if r.ContentLength > a.cfg.MaxBodyBytes {
 		return nil, a.tooLarge()
 	}
-	if len(r.TransferEncoding) > 0 {
-		// net/http hides a Content-Length beside it, by which requests are smuggled: such connections end.
+	if len(r.TransferEncoding) > 0 && namedLength(r) {
 		w.Header().Set("Connection", "close")
 	}
 	raw, err := a.readAll(w, r)
@@ -76,7 +75,8 @@ func (a *API) refuseBody(c echo.Context, failed *llm.APIError) {
 	w.Header().Set("Connection", "close")
 	rc := http.NewResponseController(w.Writer)
 	_ = rc.EnableFullDuplex() // it can be, on HTTP/1.1
-	a.fail(failed, c)
+	_ = rc.SetWriteDeadline(time.Now().Add(a.cfg.Limits.Client))
+	refuse(c, failed)
 	if failed.Status != http.StatusRequestEntityTooLarge && failed.Status != http.StatusUnsupportedMediaType {
 		return
 	}

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 
 	"turnout/gateway/internal/dispatch"
@@ -22,14 +21,10 @@ func (a *API) messages(c echo.Context) error   { return a.serve(c, attempt.Endpo
 func (a *API) serve(c echo.Context, endpoint string) error {
 	began := time.Now()
 	r, w := c.Request(), c.Response()
-	id := uuid.Must(uuid.NewV7()).String()
-	w.Header()["X-Request-Id"] = []string{id}
-
 	defer a.inFlight.Add(-1)
-	if a.inFlight.Add(1) > int64(a.cfg.MaxInFlight) {
-		a.cfg.Observe(endpoint, http.StatusServiceUnavailable, time.Since(began))
-		return &llm.APIError{Status: http.StatusServiceUnavailable, Type: "api_error", Code: "overloaded", RetryAfter: time.Second,
-			Message: "the gateway serves as many requests as max_in_flight allows; try again in a moment"}
+	if failed := a.admit(r); failed != nil {
+		a.cfg.Observe(endpoint, failed.Status, time.Since(began))
+		return failed
 	}
 	body, failed := a.readBody(w.Writer, r)
 	if failed != nil {
@@ -40,7 +35,7 @@ func (a *API) serve(c echo.Context, endpoint string) error {
 	reply := newReply(w, &a.cfg, began)
 	reply.dialect = dialectOf(endpoint)
 	req := dispatch.Request{
-		ID: id, Endpoint: endpoint, Token: token(r.Header), Header: r.Header, Body: body, ReadAt: time.Now(),
+		ID: requestID(w.Header()), Endpoint: endpoint, Token: token(r.Header), Header: r.Header, Body: body, ReadAt: time.Now(),
 		Explain: r.Header.Get("X-Turnout-Explain") == "true", Quiet: r.Header.Get("X-Turnout-Metadata") == "off",
 	}
 	defer reply.end() // also when Serve panics: no heartbeat may outlive the handler
@@ -53,13 +48,28 @@ func (a *API) serve(c echo.Context, endpoint string) error {
 	return nil
 }
 
+// admit counts a request as one in flight and says whether its body may be read: nobody without a key
+// makes the gateway keep or inflate anything.
+func (a *API) admit(r *http.Request) *llm.APIError {
+	if a.inFlight.Add(1) > int64(a.cfg.MaxInFlight) {
+		return &llm.APIError{Status: http.StatusServiceUnavailable, Type: "api_error", Code: "overloaded", RetryAfter: time.Second,
+			Message: "the gateway serves as many requests as max_in_flight allows; try again in a moment"}
+	}
+	_, _, failed := a.dispatch.Access(token(r.Header))
+	return failed
+}
+
 // countTokens answers by the gateway's own estimate.
 func (a *API) countTokens(c echo.Context) error {
 	began := time.Now()
 	r, w := c.Request(), c.Response()
-	w.Header()["X-Request-Id"] = []string{uuid.Must(uuid.NewV7()).String()}
 	status := http.StatusOK
 	defer func() { a.cfg.Observe("count_tokens", status, time.Since(began)) }()
+	defer a.inFlight.Add(-1)
+	if failed := a.admit(r); failed != nil {
+		status = failed.Status
+		return failed
+	}
 	body, failed := a.readBody(w.Writer, r)
 	if failed != nil {
 		status = failed.Status
@@ -71,6 +81,7 @@ func (a *API) countTokens(c echo.Context) error {
 		status = failed.Status
 		return failed
 	}
+	a.bound(c)
 	return c.JSON(http.StatusOK, map[string]int64{"input_tokens": n})
 }
 

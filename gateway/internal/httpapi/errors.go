@@ -22,7 +22,12 @@ func (a *API) fail(err error, c echo.Context) {
 	if c.Response().Committed {
 		return
 	}
-	e := a.mapped(err, c)
+	a.bound(c)
+	refuse(c, a.mapped(err, c))
+}
+
+// refuse answers in the dialect of the path.
+func refuse(c echo.Context, e *llm.APIError) {
 	d := openAI
 	if strings.HasPrefix(c.Request().URL.Path, "/v1/messages") {
 		d = anthropic

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 
 	"turnout/gateway/internal/dispatch"
@@ -74,19 +75,48 @@ func New(cfg Config, d Dispatcher) (*API, *http.Server) {
 	a := &API{cfg: cfg, dispatch: d}
 	e := newEcho(cfg.Log)
 	e.HTTPErrorHandler = a.fail
-	e.Use(a.recovered)
+	e.Use(identified, a.recovered)
 	e.POST("/v1/chat/completions", a.chat)
 	e.POST("/v1/embeddings", a.embeddings)
 	e.POST("/v1/messages", a.messages)
 	e.POST("/v1/responses", a.responses)
 	e.POST("/v1/messages/count_tokens", a.countTokens)
-	e.GET("/v1/models", a.models)
-	e.GET("/v1/models/*", a.model)
-	e.GET("/healthz", a.health)
-	e.GET("/readyz", a.ready)
-	e.GET("/", a.root)
-	e.HEAD("/", a.root)
+	e.GET("/v1/models", a.models, a.bounded)
+	e.GET("/v1/models/*", a.model, a.bounded)
+	e.GET("/healthz", a.health, a.bounded)
+	e.GET("/readyz", a.ready, a.bounded)
+	e.GET("/", a.root, a.bounded)
+	e.HEAD("/", a.root, a.bounded)
 	return a, newServer(e, cfg.Limits, cfg.Log)
+}
+
+func newID() string { return uuid.Must(uuid.NewV7()).String() }
+
+// identified gives every answer its id, whatever comes of the request.
+func identified(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		c.Response().Header()["X-Request-Id"] = []string{newID()}
+		return next(c)
+	}
+}
+
+// requestID is the id that identified gave.
+func requestID(h http.Header) string { return h["X-Request-Id"][0] }
+
+// bounded lets a client go that takes nothing of the answer, or holds back a body nobody asked for.
+func (a *API) bounded(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		a.bound(c)
+		return next(c)
+	}
+}
+
+func (a *API) bound(c echo.Context) {
+	rc := http.NewResponseController(c.Response().Writer)
+	_ = rc.SetWriteDeadline(time.Now().Add(a.cfg.Limits.Client))
+	if c.Request().ContentLength != 0 { // net/http reads it before it answers
+		_ = rc.SetReadDeadline(time.Now().Add(drainTotal))
+	}
 }
 
 // recovered keeps a mistake of ours to the request it was made in: the log has it with its place, the
@@ -101,7 +131,7 @@ func (a *API) recovered(next echo.HandlerFunc) echo.HandlerFunc {
 			if cause == http.ErrAbortHandler { //nolint:errorlint // what was panicked with, not an error that wraps
 				panic(cause)
 			}
-			a.cfg.Log.Error("panic while serving a request", "path", c.Path(), "request_id", c.Response().Header().Get("X-Request-Id"), "cause", cause, "stack", string(debug.Stack()))
+			a.cfg.Log.Error("panic while serving a request", "path", c.Path(), "request_id", requestID(c.Response().Header()), "cause", cause, "stack", string(debug.Stack()))
 			if c.Response().Committed {
 				panic(http.ErrAbortHandler)
 			}
@@ -134,6 +164,7 @@ func newServer(h http.Handler, limits Limits, log *slog.Logger) *http.Server {
 		MaxHeaderBytes:    maxHeader,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		ConnState:         noteState,
+		ConnContext:       withConn,
 	}
 }
 
