@@ -18,12 +18,12 @@ func (r *run) chooseModel(now time.Time) *llm.APIError {
 		return &llm.APIError{Status: 400, Type: "invalid_request_error", Code: routing.ErrNoProvider, Param: "model",
 			Message: "the catalogue has none of the models that auto chooses from, or none that fits free_models_only and reasoning_effort; name a model that GET /v1/models lists"}
 	}
-	plans, pinned := r.d.plansOf(r.view), r.pinnedModel()
+	pinned := r.pinnedModel()
 	candidates := make([]routing.Model, len(models))
 	r.options = r.options[:0]
 	best := -1
 	for i, m := range models {
-		r.prepare(plans.get(r.access.Project, m, r.req.Endpoint), now)
+		r.prepare(r.plans.get(r.access.Project, m, r.req.Endpoint), now)
 		candidates[i] = routing.Model{ID: m.ID, Family: m.Family, Candidates: slices.Clone(r.in.Candidates)}
 		if routing.Decide(&r.in, &r.first); r.first.Selected < 0 {
 			continue
@@ -40,7 +40,7 @@ func (r *run) chooseModel(now time.Time) *llm.APIError {
 		r.plan = nil // of no single model
 		return nil   // the decision says why
 	}
-	r.prepare(plans.get(r.access.Project, models[best], r.req.Endpoint), now)
+	r.prepare(r.plans.get(r.access.Project, models[best], r.req.Endpoint), now)
 	routing.Decide(&r.in, &r.first)
 	return nil
 }

@@ -53,9 +53,10 @@ type Dispatcher struct {
 	metrics  *poll.Poller
 	adapters map[string]provider.Adapter // by protocol
 
-	plans atomic.Pointer[plans]
-	runs  sync.Pool
-	turn  atomic.Uint64 // rotates keys
+	plans    atomic.Pointer[plans]
+	planning sync.Mutex // one goroutine replaces plans
+	runs     sync.Pool
+	turn     atomic.Uint64 // rotates keys
 }
 
 // New returns a dispatcher; adapters are by the protocol of providers.

@@ -207,6 +207,44 @@ func TestProjectsOfOneHistoryShareTheirWeighing(t *testing.T) {
 	}
 }
 
+// pinned serves one view.
+type pinned struct{ view *tenant.View }
+
+func (p pinned) Current() *tenant.View { return p.view }
+
+// After a reload the plans of the new view are made once, however many requests come at the same moment,
+// and a request that began before it does not throw them away.
+func TestPlansOfAViewAreMadeOnce(t *testing.T) {
+	b := newBench(t, "alpha")
+	before := b.tenants.Current()
+	b.plansOf(before)
+	after := newBench(t, "alpha").tenants.Current()
+	b.tenants = pinned{after}
+	const requests = 64
+	var made [requests]*plans
+	var ready, done sync.WaitGroup
+	ready.Add(requests)
+	for i := range made {
+		done.Go(func() {
+			ready.Done()
+			ready.Wait()
+			made[i] = b.plansOf(after)
+		})
+	}
+	done.Wait()
+	for _, p := range made {
+		if p != made[0] {
+			t.Fatal("plans of one view were made twice")
+		}
+	}
+	if late := b.plansOf(before); late.view != before {
+		t.Error("a request of the view before is planned by another")
+	}
+	if b.plansOf(after) != made[0] {
+		t.Error("a request of the view before threw the new plans away")
+	}
+}
+
 func hexOf(token string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(token))) }
 
 // eventually waits for what the cache of pins takes in behind the caller's back.

@@ -84,12 +84,21 @@ type legKey struct {
 	label      string
 }
 
+// plansOf returns the plans of a view. A request that began before a reload gets plans of its own where
+// those of its view are gone: it must not throw away the new ones.
 func (d *Dispatcher) plansOf(view *tenant.View) *plans {
 	if p := d.plans.Load(); p != nil && p.view == view {
 		return p
 	}
+	d.planning.Lock()
+	defer d.planning.Unlock()
+	if p := d.plans.Load(); p != nil && p.view == view {
+		return p
+	}
 	p := &plans{view: view, d: d, byModel: map[planKey]*plan{}, targets: map[targetKey]*provider.Target{}, watches: map[watchKey]*poll.Watch{}}
-	d.plans.Store(p)
+	if view == d.tenants.Current() {
+		d.plans.Store(p)
+	}
 	return p
 }
 

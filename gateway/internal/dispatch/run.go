@@ -25,6 +25,7 @@ type run struct {
 	reply Reply
 
 	view     *tenant.View
+	plans    *plans
 	access   *tenant.Access
 	facts    *llm.Facts // not used again: an adapter that was canceled may still read it
 	resolved catalog.Result
@@ -103,7 +104,7 @@ func (r *run) identify() *llm.APIError {
 	if failed != nil {
 		return failed
 	}
-	r.view, r.access = view, access
+	r.view, r.access, r.plans = view, access, r.d.plansOf(view)
 	parse := parsers[r.req.Endpoint]
 	if parse == nil {
 		parse = llm.ParseChat
@@ -152,7 +153,7 @@ func (r *run) decide() *llm.APIError {
 			return failed
 		}
 	} else {
-		r.prepare(r.d.plansOf(r.view).get(p, r.resolved.Model, r.req.Endpoint), now)
+		r.prepare(r.plans.get(p, r.resolved.Model, r.req.Endpoint), now)
 		routing.Decide(&r.in, &r.first)
 	}
 	if r.first.Selected < 0 {
