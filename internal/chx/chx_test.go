@@ -3,9 +3,11 @@ package chx_test
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -217,15 +219,11 @@ func TestValidateNamesEveryMistake(t *testing.T) {
 	}
 }
 
-// The embedded server has no TLS listener, so TLS ends right in front of it.
-func TestTLS(t *testing.T) {
-	plain := chtest.New(t)
-	files := certtest.New(t)
-	pair, err := tls.LoadX509KeyPair(files.Cert, files.Key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	listener, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{pair}})
+// encrypted listens with TLS and passes what comes on to a plain server: the embedded one has no TLS
+// listener of its own.
+func encrypted(t *testing.T, server string, settings *tls.Config) string {
+	t.Helper()
+	listener, err := tls.Listen("tcp", "127.0.0.1:0", settings)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -238,7 +236,10 @@ func TestTLS(t *testing.T) {
 			}
 			go func() {
 				defer outer.Close()
-				inner, err := net.Dial("tcp", plain.Addr[0])
+				if outer.(*tls.Conn).HandshakeContext(t.Context()) != nil {
+					return
+				}
+				inner, err := net.Dial("tcp", server)
 				if err != nil {
 					return
 				}
@@ -248,25 +249,76 @@ func TestTLS(t *testing.T) {
 			}()
 		}
 	}()
+	return listener.Addr().String()
+}
 
-	cfg := plain
-	cfg.Addr = []string{listener.Addr().String()}
-	cfg.TLS.Enabled = true
-	if err := open(t, cfg).Ping(t.Context()); err == nil || !strings.Contains(err.Error(), "certificate") {
-		t.Errorf("unknown authority: %v", err)
+func TestTLS(t *testing.T) {
+	plain := chtest.New(t)
+	files, strangers := certtest.New(t), certtest.New(t)
+	pair, err := tls.LoadX509KeyPair(files.Cert, files.Key)
+	if err != nil {
+		t.Fatal(err)
 	}
+	cfg := plain
+	cfg.Addr = []string{encrypted(t, plain.Addr[0], &tls.Config{Certificates: []tls.Certificate{pair}})}
+	refused := func(what, says string, cfg chx.Config) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		if err := open(t, cfg).Ping(ctx); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v, want %q", what, err, says)
+		}
+	}
+	refused("TLS is not spoken", "clickhouse at "+cfg.Addr[0], cfg)
+	cfg.TLS.Enabled = true
+	refused("unknown authority", "certificate", cfg)
 	cfg.TLS.CAFile = files.CA
 	conn := open(t, cfg)
 	mustExec(t, conn, "CREATE TABLE t (n UInt32) ENGINE = MergeTree ORDER BY n")
 	if err := insert(t.Context(), conn, "t", []any{uint32(1)}); err != nil {
 		t.Error(err)
 	}
-	cfg.TLS.ServerName = "elsewhere.example"
-	if err := open(t, cfg).Ping(t.Context()); err == nil || !strings.Contains(err.Error(), "elsewhere.example") {
-		t.Errorf("other name: %v", err)
+	db, err := chx.SQL(cfg) // what migrations use
+	if err != nil {
+		t.Fatal(err)
 	}
-	cfg.TLS.ServerName, cfg.Password = "", "wrong"
+	defer db.Close()
+	var n int
+	if err := db.QueryRowContext(t.Context(), "SELECT n FROM t").Scan(&n); err != nil || n != 1 {
+		t.Errorf("database/sql: %d %v", n, err)
+	}
+	cfg.TLS.ServerName = "localhost"
+	if err := open(t, cfg).Ping(t.Context()); err != nil {
+		t.Errorf("the name in the certificate: %v", err)
+	}
+	cfg.TLS.ServerName = "elsewhere.example"
+	refused("other name", "elsewhere.example", cfg)
+	cfg.TLS.InsecureSkipVerify = true
+	if err := open(t, cfg).Ping(t.Context()); err != nil {
+		t.Errorf("any certificate: %v", err)
+	}
+	cfg.TLS = config.TLS{Enabled: true, CAFile: files.CA}
+	cfg.Password = "wrong"
 	if err := open(t, cfg).Ping(t.Context()); !chx.IsCode(err, chx.CodeAuthentication) {
 		t.Errorf("wrong password: %v", err)
+	}
+	cfg = plain
+	cfg.TLS.Enabled = true
+	refused("a server that speaks no TLS", "clickhouse at "+cfg.Addr[0], cfg)
+
+	pool := x509.NewCertPool()
+	ca, err := os.ReadFile(files.CA)
+	if err != nil || !pool.AppendCertsFromPEM(ca) {
+		t.Fatal(err)
+	}
+	cfg = plain
+	cfg.TLS = config.TLS{Enabled: true, CAFile: files.CA}
+	cfg.Addr = []string{encrypted(t, plain.Addr[0], &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool})}
+	refused("no certificate of ours", "certificate required", cfg)
+	cfg.TLS.CertFile, cfg.TLS.KeyFile = strangers.Cert, strangers.Key
+	refused("a stranger's certificate", "certificate", cfg)
+	cfg.TLS.CertFile, cfg.TLS.KeyFile = files.Cert, files.Key
+	if err := open(t, cfg).Ping(t.Context()); err != nil {
+		t.Errorf("our certificate: %v", err)
 	}
 }
