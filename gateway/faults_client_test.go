@@ -171,45 +171,47 @@ func TestFaultsDisabledDuringBackOff(t *testing.T) {
 	}
 }
 
-// SIGTERM during 50 streams: those that end in time are whole, the others are told, and nothing is
-// missing in the log. (deploy/e2e sends the signal to a process.)
+// SIGTERM during 60 streams, of every surface and protocol: those that end in time are whole, the others
+// are told, and nothing is missing in the log. (deploy/e2e sends the signal to a process.)
 func TestFaultsShutdownDuringStreams(t *testing.T) {
 	noLeaks(t)
-	const streams = 50
+	const each = 5 // of a route and an end
 	u := newUpstreams(t)
-	n := start(t, resources(u.URL, noExploration, providerSpec{id: "alpha"}, providerSpec{id: "beta"}), func(c *Config) { c.ShutdownTimeout = 1500 * time.Millisecond }).ready()
+	streaming, doc := streamingRoutes(u.URL, "ends", "hangs")
+	n := start(t, doc, func(c *Config) { c.ShutdownTimeout = 3 * time.Second }).ready()
 	release := make(chan struct{})
-	u.script("alpha", func(w http.ResponseWriter, r *http.Request) {
-		chunks(w, "one", "", false)
-		<-release
-		chunks(w, "two", "stop", true)
-	})
-	u.script("beta", func(w http.ResponseWriter, r *http.Request) {
-		chunks(w, "one", "", false)
-		<-r.Context().Done()
-	})
-	begun, results := make(chan struct{}, streams), make(chan reply, streams)
+	for _, r := range streaming {
+		u.script(r.prefix+"ends", func(w http.ResponseWriter, _ *http.Request) {
+			r.begin(w, "one")
+			<-release
+			r.end(w, "one", "two")
+		})
+		u.script(r.prefix+"hangs", func(w http.ResponseWriter, q *http.Request) {
+			r.begin(w, "one")
+			<-q.Context().Done()
+		})
+	}
+	streams := 2 * each * len(streaming)
+	begun, results := make(chan struct{}, streams), make(chan string, streams)
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	for i := range streams {
+		r, kind := streaming[i/2%len(streaming)], []string{"ends", "hangs"}[i%2]
 		go func() {
-			model := []string{"alpha/m", "beta/m"}[i%2]
-			r, _ := http.NewRequest("POST", n.url+"/v1/chat/completions", strings.NewReader(strings.Replace(streamBody, `"m"`, `"`+model+`"`, 1)))
-			r.Header.Set("Authorization", "Bearer "+token)
-			r.Header.Set("Content-Type", "application/json")
-			resp, err := client.Do(r)
+			q, _ := http.NewRequest("POST", n.url+r.path, strings.NewReader(fmt.Sprintf(r.body, r.prefix+kind+"/m", true)))
+			q.Header.Set("Authorization", "Bearer "+token)
+			q.Header.Set("Content-Type", "application/json")
+			resp, err := client.Do(q)
+			begun <- struct{}{} // headers come with the first output
 			if err != nil {
-				t.Error(err)
-				begun <- struct{}{}
-				results <- reply{}
+				results <- err.Error()
 				return
 			}
 			defer resp.Body.Close()
-			begun <- struct{}{} // headers come with the first output
 			body, err := io.ReadAll(resp.Body)
 			if err != nil {
-				t.Errorf("%s: %v", model, err)
+				t.Errorf("%s: %v", r.name, err)
 			}
-			results <- reply{resp.StatusCode, http.Header{"Model": {model}}, string(body)}
+			results <- r.name + " " + kind + ": " + r.seen(reply{resp.StatusCode, resp.Header, string(body)}, true)
 		}()
 	}
 	for range streams {
@@ -219,13 +221,18 @@ func TestFaultsShutdownDuringStreams(t *testing.T) {
 	go func() { n.stop(); close(stopping) }()
 	eventually(t, "not ready", time.Second, func() bool { return len(n.g.Ready()) > 0 })
 	close(release)
-	ends := map[string]int{}
+	ends, want := map[string]int{}, map[string]int{}
 	for range streams {
-		r := <-results
-		ends[r.header.Get("Model")+" "+seenChat(r, true)]++
+		ends[<-results]++
 	}
 	<-stopping
-	want := map[string]int{`alpha/m 200 "onetwo" stop [DONE]`: streams / 2, `beta/m 200 "one" not_ready!`: streams / 2}
+	for _, r := range streaming {
+		told := "not_ready!"
+		if r.path == "/v1/messages" {
+			told = "overloaded_error!"
+		}
+		want[r.name+` ends: 200 "onetwo" stop [DONE]`], want[r.name+` hangs: 200 "one" `+told] = each, each
+	}
 	if fmt.Sprint(ends) != fmt.Sprint(want) {
 		t.Errorf("ends %v, want %v", ends, want)
 	}
@@ -233,9 +240,9 @@ func TestFaultsShutdownDuringStreams(t *testing.T) {
 	balanced(t, u, events)
 	outcomes := map[string]int{}
 	for _, e := range events {
-		outcomes[e.Provider+" "+string(e.Outcome)]++
+		outcomes[e.Provider[1:]+" "+string(e.Outcome)]++
 	}
-	if want := map[string]int{"alpha completed": streams / 2, "beta canceled": streams / 2}; fmt.Sprint(outcomes) != fmt.Sprint(want) {
+	if want := map[string]int{"ends completed": streams / 2, "hangs canceled": streams / 2}; fmt.Sprint(outcomes) != fmt.Sprint(want) {
 		t.Errorf("outcomes %v, want %v", outcomes, want)
 	}
 	t.Logf("%v; %v", ends, outcomes)

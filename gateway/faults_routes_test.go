@@ -2,10 +2,14 @@ package gateway
 
 import (
 	"fmt"
+	"io"
+	"net/http"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"turnout/internal/testkit/upstream"
 )
 
 // route is a surface and the protocol of the upstreams behind it. Faults are written down once, in the
@@ -378,4 +382,54 @@ func (r *route) well(stream bool) string {
 		return r.wire.say(`200 sse role text:fi text:ne finish:stop usage:5,2 done`)
 	}
 	return r.wire.say(`200 chat:fine`)
+}
+
+// streamingRoutes are the routes that stream, and resources with a provider of each for every kind, named
+// by the route's prefix and the kind. All serve the model m.
+func streamingRoutes(base string, kinds ...string) (list []*route, documents string) {
+	var providers []providerSpec
+	for _, r := range routes {
+		if r.plainOnly {
+			continue
+		}
+		list = append(list, r)
+		for _, kind := range kinds {
+			providers = append(providers, providerSpec{id: r.prefix + kind})
+		}
+	}
+	documents = resources(base, noExploration, providers...)
+	for _, r := range list {
+		for _, kind := range kinds {
+			documents = strings.Replace(documents, "id: "+r.prefix+kind+"\nprotocol: openai\n", "id: "+r.prefix+kind+"\nprotocol: "+r.protocol+"\n", 1)
+		}
+	}
+	return list, documents
+}
+
+// begin brings the start of a stream and the first of its text in the words of the route's upstreams.
+func (r *route) begin(w http.ResponseWriter, text string) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	if r.wire != nil {
+		_, _ = io.WriteString(w, r.wire.role(0))
+	}
+	_, _ = io.WriteString(w, r.said(0, text))
+	w.(http.Flusher).Flush()
+}
+
+// said is the nth text of a stream, from 0.
+func (r *route) said(n int, text string) string {
+	if r.wire == nil {
+		return "data: " + upstream.Chunk(fmt.Sprintf(`{"content":%q}`, text), "") + "\n\n"
+	}
+	return r.wire.text(n, text)
+}
+
+// end brings the last text and the end; said is all the text before it.
+func (r *route) end(w http.ResponseWriter, said, text string) {
+	_, _ = io.WriteString(w, r.said(1, text))
+	if r.wire == nil {
+		chunks(w, "", "stop", true)
+		return
+	}
+	_, _ = io.WriteString(w, r.wire.finish(said+text, "stop", "5,2")+r.wire.done)
 }
