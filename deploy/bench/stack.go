@@ -8,8 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"turnout/deploy/internal/process"
 	"turnout/deploy/local"
 	"turnout/internal/kafkax"
 	"turnout/migrations"
@@ -87,11 +86,11 @@ func start(ctx context.Context, fsync string) (*bench, error) {
 	if err := os.WriteFile(filepath.Join(dir, "resources.yaml"), resources(upstream), 0o600); err != nil {
 		return b, err
 	}
-	listen, err := freePort()
+	listen, err := process.FreeAddress()
 	if err != nil {
 		return b, err
 	}
-	admin, err := freePort()
+	admin, err := process.FreeAddress()
 	if err != nil {
 		return b, err
 	}
@@ -103,7 +102,7 @@ func start(ctx context.Context, fsync string) (*bench, error) {
 		return b, err
 	}
 	b.targets = append(b.targets, target{name: "turnout", url: "http://" + listen, key: apiKey, model: model, pid: pid})
-	return b, awaitReady(ctx, "http://"+listen+"/readyz")
+	return b, process.AwaitOK(ctx, "the gateway", "http://"+listen+"/readyz")
 }
 
 // resources of one project and ten providers of one model, all the same upstream: a decision has ten
@@ -159,34 +158,4 @@ func (b *bench) spawn(prints bool, args ...string) (address string, pid int, err
 		return "", 0, fmt.Errorf("starting %s: %w", args[1], err)
 	}
 	return strings.TrimSpace(line), cmd.Process.Pid, nil
-}
-
-func freePort() (string, error) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("finding a free port: %w", err)
-	}
-	return ln.Addr().String(), ln.Close()
-}
-
-func awaitReady(ctx context.Context, url string) error {
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
-	defer cancel()
-	for {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-		if err != nil {
-			return err
-		}
-		if resp, err := http.DefaultClient.Do(req); err == nil {
-			_ = resp.Body.Close()
-			if resp.StatusCode == http.StatusOK {
-				return nil
-			}
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("waiting for the gateway: %w", ctx.Err())
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
 }

@@ -217,3 +217,9 @@ func FreePort() (int, error) {
 
 // Loopback is a port's address on this machine.
 func Loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+
+// FreeAddress finds a loopback address that nobody listens on.
+func FreeAddress() (string, error) {
+	port, err := FreePort()
+	return Loopback(port), err
+}

@@ -5,10 +5,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -86,7 +84,7 @@ func start(ctx context.Context, providers []sim.Provider) (*stack, error) {
 	s.background(ctx, p.Run)
 
 	gc := gateway.DefaultConfig()
-	if gc.Listen, err = freeAddress(); err != nil {
+	if gc.Listen, err = process.FreeAddress(); err != nil {
 		return s, err
 	}
 	gc.AdminListen = "127.0.0.1:0"
@@ -96,7 +94,7 @@ func start(ctx context.Context, providers []sim.Provider) (*stack, error) {
 	gc.PollInterval, gc.ShutdownTimeout = 5*time.Second, 3*time.Second
 	s.url = "http://" + gc.Listen
 	s.background(ctx, func(ctx context.Context) error { return gateway.Run(ctx, gc, log) })
-	return s, awaitReady(ctx, s.url+"/readyz")
+	return s, process.AwaitOK(ctx, "the gateway", s.url+"/readyz")
 }
 
 // background runs a component until the stack stops.
@@ -139,31 +137,4 @@ func (s *stack) simulate(providers []sim.Provider) (path string, err error) {
 	text := strings.Replace(string(data), "workload: api", "workload: chat", 1)
 	path = filepath.Join(s.dir, "resources.yaml")
 	return path, os.WriteFile(path, []byte(text), 0o600)
-}
-
-func freeAddress() (string, error) {
-	port, err := process.FreePort()
-	return process.Loopback(port), err
-}
-
-func awaitReady(ctx context.Context, url string) error {
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
-	defer cancel()
-	for {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-		if err != nil {
-			return err
-		}
-		if resp, err := http.DefaultClient.Do(req); err == nil {
-			_ = resp.Body.Close()
-			if resp.StatusCode == http.StatusOK {
-				return nil
-			}
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("waiting for the gateway: %w", ctx.Err())
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
 }
