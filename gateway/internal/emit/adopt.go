@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -23,6 +24,13 @@ type adopter struct {
 	spool   *spool
 	waiting []adopted
 	left    map[string]bool // looked at and left for people
+	current atomic.Pointer[estate]
+}
+
+// drop gives up the oldest segment of what is being shipped, and says whether there was one.
+func (a *adopter) drop() bool {
+	e := a.current.Load()
+	return e != nil && e.drop()
 }
 
 // adoptEvery is how often an idle gateway looks for directories whose process has died.
@@ -86,7 +94,13 @@ func (a *adopter) run(ctx context.Context, closing <-chan struct{}) {
 			d := a.waiting[0]
 			a.waiting = a.waiting[1:]
 			a.metrics.adopted.Inc()
-			report, err := shipDirectory(ctx, d.directory, a.sender)
+			e := newEstate(d.directory, a.sender, func(bytes int64) {
+				d.bytes -= bytes
+				a.spool.adopted.Add(-bytes)
+			})
+			a.current.Store(e)
+			report, err := e.settle(ctx)
+			a.current.Store(nil)
 			a.spool.adopted.Add(-d.bytes)
 			if report.OtherVersion+report.NotEmpty > 0 {
 				a.left[d.path] = true

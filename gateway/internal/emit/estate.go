@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"sync"
 	"time"
 
 	"turnout/internal/kafkax"
@@ -34,20 +36,38 @@ func (s seqSet) has(n uint64) bool {
 type estate struct {
 	dir    *directory
 	sender *sender
-	done   seqSet // acknowledged, sent, or without a call
 	ended  seqSet
 	died   time.Time // about
 	acks   *segment  // where ours are noted
 	next   uint64    // index for it
 	report Report
+
+	mu    sync.Mutex
+	done  seqSet            // acknowledged, taken to be sent, dropped, or without a call
+	left  []uint64          // segments, oldest first; none before all are read
+	freed func(bytes int64) // a segment is gone
 }
 
 // shipDirectory sends, marked as replayed, what Kafka may not have of a dead process's directory,
 // and removes it. It goes on until all is acknowledged or ctx ends; then the lock is given up and the
 // rest stays. Killed meanwhile, it can be done again.
 func shipDirectory(ctx context.Context, d *directory, s *sender) (Report, error) {
-	e := &estate{dir: d, sender: s, done: seqSet{}, ended: seqSet{}, report: Report{Directories: 1}}
+	return newEstate(d, s, func(int64) {}).settle(ctx)
+}
+
+// newEstate returns what is left in d, not yet read; freed is told of the bytes of each segment that
+// is gone.
+func newEstate(d *directory, s *sender, freed func(bytes int64)) *estate {
+	return &estate{dir: d, sender: s, done: seqSet{}, ended: seqSet{}, freed: freed, report: Report{Directories: 1}}
+}
+
+// settle is shipDirectory.
+func (e *estate) settle(ctx context.Context) (Report, error) {
+	d, s := e.dir, e.sender
 	err := e.ship(ctx)
+	e.mu.Lock()
+	e.left = nil // nothing can be dropped any more: the lock is about to be given up
+	e.mu.Unlock()
 	if errors.Is(err, errOtherVersion) {
 		s.metrics.strange.Inc()
 		s.log.Error("a spool directory is left as it is: another version of Turnout wrote it; run that version on it, or its `turnout spool ship`", "dir", d.path, "error", err)
@@ -86,12 +106,90 @@ func (e *estate) ship(ctx context.Context) error {
 		}
 		e.next = index + 1
 	}
-	for _, index := range indexes {
+	e.mu.Lock()
+	e.left = indexes
+	e.mu.Unlock()
+	for {
+		e.mu.Lock()
+		if len(e.left) == 0 {
+			e.mu.Unlock()
+			return nil
+		}
+		index := e.left[0]
+		e.mu.Unlock()
 		if err := e.shipSegment(ctx, index); err != nil {
 			return err
 		}
 	}
+}
+
+// drop gives the oldest segment up, counting what was to be sent of it, and says whether there was one.
+func (e *estate) drop() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.left) == 0 {
+		return false
+	}
+	index, lost := e.left[0], 0
+	_, err := e.each(index, os.O_RDONLY, func(f frame) error {
+		// A start without an end stands in every later segment too: only with the last it is lost.
+		if e.wanted(f) && (f.kind != kindStart || len(e.left) == 1) {
+			e.done.add(f.seq)
+			lost++
+		}
+		return nil
+	})
+	e.sender.metrics.dropped.Add(float64(lost))
+	e.sender.log.Warn("the event spool is full: the oldest events of a dead process are dropped", "dir", e.dir.path, "events", lost)
+	if err = errors.Join(err, e.forget(index)); err != nil {
+		e.sender.metrics.errors.Inc()
+		e.sender.log.Error("a dropped segment of a dead process is in the way", "dir", e.dir.path, "error", err)
+	}
+	return true
+}
+
+// forget removes a segment; mu is held.
+func (e *estate) forget(index uint64) error {
+	path := segmentPath(e.dir.path, index)
+	e.left = slices.DeleteFunc(e.left, func(i uint64) bool { return i == index })
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if err := os.Remove(path); err != nil {
+		return err
+	}
+	e.freed(info.Size())
 	return nil
+}
+
+// dropped says whether a segment was dropped while it was being shipped.
+func (e *estate) dropped(index uint64) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return !slices.Contains(e.left, index)
+}
+
+// wanted says whether Kafka has yet to get what a frame holds; mu is held.
+func (e *estate) wanted(f frame) bool {
+	switch f.kind {
+	case kindStart:
+		return !e.done.has(f.seq) && !e.ended.has(f.seq)
+	case kindEnd, kindLateEnd, kindRefusal:
+		return !e.done.has(f.seq)
+	}
+	return false
+}
+
+// takes is wanted, of the frame's number for the last time.
+func (e *estate) takes(f frame) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	wanted := e.wanted(f)
+	if wanted {
+		e.done.add(f.seq)
+	}
+	return wanted
 }
 
 // each calls f with every frame of a segment.
@@ -176,20 +274,14 @@ func (e *estate) read(index uint64, last bool) error {
 func (e *estate) shipSegment(ctx context.Context, index uint64) error {
 	var round []*record
 	flush := func() error {
-		err := e.shipRound(ctx, round)
+		err := e.shipRound(ctx, index, round)
 		round = round[:0]
 		return err
 	}
 	_, err := e.each(index, os.O_RDONLY, func(f frame) error {
-		switch {
-		case e.done.has(f.seq):
-			return nil
-		case f.kind == kindStart && e.ended.has(f.seq):
-			return nil
-		case f.kind != kindStart && f.kind != kindEnd && f.kind != kindLateEnd && f.kind != kindRefusal:
+		if !e.takes(f) {
 			return nil
 		}
-		e.done.add(f.seq)
 		r, err := readRecord(f)
 		if err != nil {
 			e.report.Corrupt++
@@ -209,17 +301,22 @@ func (e *estate) shipSegment(ctx context.Context, index uint64) error {
 	if err == nil {
 		err = flush()
 	}
+	if e.dropped(index) {
+		return ctx.Err()
+	}
 	if err != nil {
 		return err
 	}
-	if err := os.Remove(segmentPath(e.dir.path, index)); err != nil {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err := e.forget(index); err != nil {
 		return fmt.Errorf("removing a shipped segment: %w", err)
 	}
 	return nil
 }
 
-// shipRound sends until Kafka has every record, and notes that it has.
-func (e *estate) shipRound(ctx context.Context, round []*record) error {
+// shipRound sends until Kafka has every record, and notes that it has, or until their segment is dropped.
+func (e *estate) shipRound(ctx context.Context, index uint64, round []*record) error {
 	pause := pauseFirst
 	for rest := round; len(rest) > 0; {
 		n := min(len(rest), e.sender.limit)
@@ -231,6 +328,7 @@ func (e *estate) shipRound(ctx context.Context, round []*record) error {
 		if err := e.note(seqs); err != nil {
 			return err
 		}
+		rest = append(again, rest[n:]...)
 		if len(again) > 0 {
 			sleep(ctx, pause)
 			pause = min(2*pause, pauseMost)
@@ -238,7 +336,10 @@ func (e *estate) shipRound(ctx context.Context, round []*record) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		rest = append(again, rest[n:]...)
+		if len(rest) > 0 && e.dropped(index) {
+			e.sender.metrics.dropped.Add(float64(len(rest)))
+			return nil
+		}
 	}
 	return nil
 }

@@ -66,6 +66,7 @@ func open(cfg Config, attempts, requests Writer, log *slog.Logger, m *telemetry.
 		metrics: metrics, log: log,
 		closing: make(chan struct{}), stop: stop, shipped: make(chan struct{}), done: make(chan struct{}),
 	}
+	spool.dropOlder = l.adopter.drop
 	l.watch(m)
 	l.adopter.collect() // now, so that their bytes count from the first call on
 	go func() {

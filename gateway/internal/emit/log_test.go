@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"os/signal"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,6 +19,7 @@ import (
 	"time"
 
 	"turnout/internal/kafkax"
+	"turnout/internal/telemetry"
 	"turnout/schemas/attempt"
 	"turnout/schemas/topic"
 )
@@ -358,4 +362,109 @@ func TestConfigNamesItsMistakes(t *testing.T) {
 	if err := Default().Validate(); err != nil {
 		t.Error(err)
 	}
+}
+
+// counted reads a counter off a registry.
+func counted(t *testing.T, m *telemetry.Metrics, name string) int {
+	t.Helper()
+	answer := httptest.NewRecorder()
+	m.Handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	for line := range strings.Lines(answer.Body.String()) {
+		if value, ok := strings.CutPrefix(line, name+" "); ok {
+			n, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return int(n)
+		}
+	}
+	t.Fatalf("no %s", name)
+	return 0
+}
+
+// What a dead process left during an outage counts into the bound. A gateway that was started anew then
+// had no room of its own: with drop_oldest it refused every call instead of dropping what was oldest.
+func TestAFullSpoolDropsWhatWasAdoptedFirst(t *testing.T) {
+	b, cfg := &broker{down: true}, config(t)
+	cfg.MaxBytes, cfg.WhenFull = minMaxBytes, WhenFullDropOldest
+	metrics := telemetry.NewMetrics()
+	again := func() *Log {
+		l, err := open(cfg, b, b, quiet, metrics)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = l.Close(expired()) })
+		return l
+	}
+	l := again()
+	events := 0
+	work := func(n int) *attempt.Event {
+		t.Helper()
+		var last *attempt.Event
+		for range n {
+			last = event(10)
+			l.Finish(mustStart(t, l, last), ended(last))
+			events++
+		}
+		return last
+	}
+	work(400)
+	mustStart(t, l, event(0)) // never ends
+	events++
+	const name = "turnout_gateway_events_dropped_total"
+	before := counted(t, metrics, name)
+	_ = l.Close(expired())
+
+	metrics = telemetry.NewMetrics()
+	l = again()
+	last := work(400)
+	eventually(t, "room within the bound", func() bool {
+		last = work(1)
+		_, bytes := segmentsOf(t, cfg.Dir)
+		return bytes <= cfg.MaxBytes
+	})
+	if l.spool.adopted.Load() != 0 {
+		t.Errorf("%d bytes of what was adopted are left, though ever more newer events came", l.spool.adopted.Load())
+	}
+	b.set(func() { b.down = false })
+	eventually(t, "drained", func() bool { return l.Depth() == 0 })
+	eventually(t, "the dead one's directory gone", func() bool { dirs, _ := os.ReadDir(cfg.Dir); return len(dirs) == 1 })
+	landed := settle(t, b.records())
+	if landed[last.EventID] == nil {
+		t.Error("the newest event is not in Kafka")
+	}
+	if lost := before + counted(t, metrics, name); len(landed)+lost != events {
+		t.Errorf("%d in Kafka and %d counted as dropped of %d", len(landed), lost, events)
+	}
+}
+
+// The room of what was adopted was given back only when the whole directory was shipped.
+func TestRoomComesBackSegmentBySegment(t *testing.T) {
+	b, cfg := &broker{down: true}, config(t)
+	cfg.MaxBytes = minMaxBytes
+	l := openLog(t, cfg, b)
+	for {
+		e := event(10)
+		ticket, err := l.Start(e)
+		if errors.Is(err, ErrSpoolFull) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Finish(ticket, ended(e))
+	}
+	_ = l.Close(expired())
+	left := 40
+	b.set(func() {
+		b.down, b.answers = false, func(int) answer { left--; return map[bool]answer{true: takes, false: refuses}[left > 0] }
+	})
+	l = openLog(t, cfg, b)
+	all := l.spool.adopted.Load()
+	if all == 0 {
+		t.Fatal("nothing was adopted")
+	}
+	eventually(t, "some room", func() bool { n := l.spool.adopted.Load(); return n > 0 && n < all })
+	b.set(func() { b.answers = nil })
+	eventually(t, "all room", func() bool { return l.spool.adopted.Load() == 0 })
 }

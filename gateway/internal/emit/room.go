@@ -12,9 +12,15 @@ func (s *spool) makeRoom(p place) error {
 	alloc := max(s.cfg.segmentBytes(), s.openSize+s.reserved+p.size+p.reserve)
 	cut := cur.footprint() - cur.size // what sealing gives back
 	for s.used()-cut+alloc > s.cfg.MaxBytes {
-		if s.cfg.WhenFull != WhenFullDropOldest || len(s.segments) == 1 {
+		if s.cfg.WhenFull != WhenFullDropOldest || len(s.segments) == 1 && s.adopted.Load() == 0 {
 			s.metrics.refusedFull.Inc()
 			return ErrSpoolFull
+		}
+		if s.dropOlder() { // what dead processes left is older than anything of ours
+			continue
+		}
+		if len(s.segments) == 1 {
+			break // they are being read: their room comes in a moment
 		}
 		s.dropOldest()
 	}

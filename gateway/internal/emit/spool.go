@@ -41,12 +41,13 @@ type position struct {
 // current segment: rotation copies them there. So every older one can go as soon as its own ends are
 // acknowledged and it is the oldest.
 type spool struct {
-	cfg     Config
-	dir     *directory
-	log     *slog.Logger
-	metrics *metrics
-	adopted atomic.Int64      // bytes in directories of dead processes that wait here
-	at      func(name string) // named points, for tests that kill the process there
+	cfg       Config
+	dir       *directory
+	log       *slog.Logger
+	metrics   *metrics
+	adopted   atomic.Int64      // bytes in directories of dead processes that wait here
+	dropOlder func() bool       // drops the oldest segment of those; false: none can be dropped now
+	at        func(name string) // named points, for tests that kill the process there
 
 	seq atomic.Uint64
 
@@ -86,7 +87,7 @@ func openSpool(cfg Config, log *slog.Logger, m *metrics) (*spool, error) {
 	}
 	s := &spool{
 		cfg: cfg, dir: dir, log: log, metrics: m, at: atPoint,
-		open: map[uint64]place{}, wake: make(chan struct{}, 1), full: make(chan struct{}, 1),
+		dropOlder: func() bool { return false }, open: map[uint64]place{}, wake: make(chan struct{}, 1), full: make(chan struct{}, 1),
 	}
 	s.sync.init(s)
 	first, err := createSegment(dir.path, 0, cfg.segmentBytes())
