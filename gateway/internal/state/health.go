@@ -144,13 +144,17 @@ func (h *Health) End(now time.Time, r Result, retryAfter time.Duration, probe, f
 	return false
 }
 
-// Impose takes over a cooldown that another node found, if it lasts longer than one of our own.
+// Impose takes over a cooldown that another node found, unless it is over. It takes the place of one
+// that is known, also where it is shorter: the last one in the log counts on every node.
 func (h *Health) Impose(now time.Time, cause Cause, until time.Time, length time.Duration) {
-	if !until.After(now) || (h.cooled && !until.After(h.until)) {
+	if !until.After(now) {
 		return
 	}
 	h.cooled, h.cause, h.until, h.last = true, cause, until, length
 }
+
+// Lift ends a cooldown without a probe.
+func (h *Health) Lift() { h.clear() }
 
 // Length is how long the cooldown in force was meant to be.
 func (h *Health) Length() time.Duration { return h.last }

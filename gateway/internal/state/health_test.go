@@ -194,3 +194,20 @@ func TestPickRotates(t *testing.T) {
 		t.Fatalf("skipped keys were given out: %d", got)
 	}
 }
+
+// Two nodes find a cooldown of one key at the same moment, of different lengths: each kept the longer, a
+// node started later had the last one of the log. All hold the last one.
+func TestTheLastCooldownOfTheLogCounts(t *testing.T) {
+	now := epoch
+	id := KeyID{Provider: "p", Secret: "s"}
+	long := Cooldown{Cause: CauseRateLimit, Until: now.Add(time.Minute), Length: time.Minute}
+	short := Cooldown{Cause: CauseErrors, Until: now.Add(5 * time.Second), Length: 5 * time.Second}
+	both, late := NewKeys(nil), NewKeys(nil)
+	key := both.Get(id, 0, 0)
+	both.Impose(now, id, long)
+	both.Impose(now, id, short)
+	late.Impose(now, id, short)
+	if got, want := key.Cooldown(), late.Get(id, 0, 0).Cooldown(); got != want {
+		t.Errorf("%+v on a node that heard both, %+v on one started now", got, want)
+	}
+}

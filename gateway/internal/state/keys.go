@@ -109,6 +109,22 @@ func (k *Keys) Impose(now time.Time, id KeyID, c Cooldown) {
 	key.gate.Store(key.health.cooled)
 }
 
+// Lift takes back whatever was published of a key.
+func (k *Keys) Lift(id KeyID) {
+	k.mu.Lock()
+	delete(k.foreign, id)
+	k.flag(id).Store(false)
+	key := k.slots[id]
+	k.mu.Unlock()
+	if key == nil {
+		return
+	}
+	key.mu.Lock()
+	defer key.mu.Unlock()
+	key.health.Lift()
+	key.gate.Store(false)
+}
+
 // ID returns what the key is.
 func (k *Key) ID() KeyID { return k.id }
 

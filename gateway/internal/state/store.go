@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -263,15 +264,11 @@ func (s *Store) publish(r record) {
 func (s *Store) apply(r record, offset int64) {
 	now := s.cfg.Now()
 	s.mu.Lock()
-	if p := s.pending[r.key()]; p != nil {
-		own := r.Start == s.start && r.Seq == p.record.Seq
-		if !own && (p.offset < 0 || offset < p.offset) {
-			s.mu.Unlock()
-			return
-		}
-		if !p.queued {
-			delete(s.pending, r.key())
-		}
+	p := s.pending[r.key()]
+	own := p != nil && r.Start == s.start && r.Seq == p.record.Seq
+	if !s.counts(r.key(), own, offset) {
+		s.mu.Unlock()
+		return
 	}
 	if r.Kind == kindHashKey {
 		s.foreign = ""
@@ -292,6 +289,42 @@ func (s *Store) apply(r record, offset int64) {
 		if r.Start != s.start {
 			s.keys.Impose(now, KeyID{r.Provider, r.Region, r.Secret},
 				Cooldown{Cause: r.Cause, Until: r.expires(), Length: time.Duration(r.LengthMS) * time.Millisecond})
+		}
+	}
+}
+
+// counts says whether what stands in the log at offset is the last word on a key so far: one of ours
+// that comes after it will be. mu is held.
+func (s *Store) counts(key string, own bool, offset int64) bool {
+	p := s.pending[key]
+	if p == nil {
+		return true
+	}
+	if !own && (p.offset < 0 || offset < p.offset) {
+		return false
+	}
+	if !p.queued {
+		delete(s.pending, key)
+	}
+	return true
+}
+
+// erase takes in that a key was deleted from the log at offset.
+func (s *Store) erase(key string, offset int64) {
+	s.mu.Lock()
+	counts := s.counts(key, false, offset)
+	kind, id, _ := strings.Cut(key, "/")
+	if counts && kind == kindHashKey {
+		s.foreign = ""
+	}
+	s.mu.Unlock()
+	switch {
+	case !counts:
+	case kind == kindPin, kind == kindPreference:
+		s.places.Del(key)
+	case kind == kindCooldown:
+		if parts := strings.Split(id, "/"); len(parts) == 3 {
+			s.keys.Lift(KeyID{Provider: parts[0], Region: parts[1], Secret: parts[2]})
 		}
 	}
 }

@@ -49,11 +49,13 @@ func (s *Store) announce(ctx context.Context) {
 	}
 }
 
-// follow reads the topic from its beginning and stays at its end.
+// follow reads the topic from its beginning and stays at its end. After an outage it goes on where it
+// was: records from before would put back what later ones have changed.
 func (s *Store) follow(ctx context.Context, client *kafkax.Client) {
 	wait := retryFirst
+	next := int64(-1)
 	for ctx.Err() == nil {
-		err := s.tail(ctx, client)
+		err := s.tail(ctx, client, &next)
 		if ctx.Err() != nil {
 			return
 		}
@@ -65,17 +67,21 @@ func (s *Store) follow(ctx context.Context, client *kafkax.Client) {
 	}
 }
 
-func (s *Store) tail(ctx context.Context, client *kafkax.Client) error {
+// tail reads from *next on, or from the beginning where the log does not hold that, and keeps it up to
+// date.
+func (s *Store) tail(ctx context.Context, client *kafkax.Client, next *int64) error {
 	first, end, err := client.Bounds(ctx, topic.State, 0)
 	if err != nil {
 		return fmt.Errorf("finding its ends: %w", err)
 	}
-	f := client.NewFetcher(topic.State, 0, first)
+	if *next < first || *next > end {
+		*next = first
+	}
+	f := client.NewFetcher(topic.State, 0, *next)
 	defer f.Close()
-	next := first
 	for {
 		// A compacted log has holes, so that what was read is no measure; an empty fetch at the end is.
-		if next >= end {
+		if *next >= end {
 			s.read.Store(true)
 		}
 		records, err := f.Fetch(ctx, readBatch)
@@ -86,9 +92,9 @@ func (s *Store) tail(ctx context.Context, client *kafkax.Client) error {
 			s.read.Store(true)
 		}
 		for _, r := range records {
-			next = r.Offset + 1
+			*next = r.Offset + 1
 			if len(r.Value) == 0 { // a key that somebody deleted
-				s.places.Del(string(r.Key))
+				s.erase(string(r.Key), r.Offset)
 				continue
 			}
 			rec, err := decode(r.Value)

@@ -342,3 +342,87 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+// A key deleted from the topic is gone for nodes that run as for one started now: cooldowns stayed, an
+// invalid key for ever, and a node that had seen another hash key stayed unready.
+func TestADeletedRecordIsForgottenByAll(t *testing.T) {
+	cfg := kafkatest.New(t, 1)
+	n := startNode(t, cfg, "a", "shared hash key.")
+	eventually(t, "ready", 5*time.Second, func() bool { return n.Ready() == nil })
+	client, err := kafkax.Open(cfg, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	write := func(key, value string) {
+		t.Helper()
+		if _, err := client.NewWriter(topic.State).Write(t.Context(), []kafkax.Record{{Key: []byte(key), Value: []byte(value)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	erase := func(key string) {
+		t.Helper()
+		if _, err := client.NewWriter(topic.State).Write(t.Context(), []kafkax.Record{{Key: []byte(key)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cooling, invalid := KeyID{Provider: "p", Region: "eu", Secret: "s1"}, KeyID{Provider: "p", Region: "", Secret: "s2"}
+	unused := KeyID{Provider: "q", Region: "", Secret: "s3"} // a key this node has not used yet
+	phase := func(id KeyID) Phase { return n.Keys().Get(id, 0, 0).Phase(time.Now()) }
+	phase(cooling)
+	phase(invalid)
+	expires := time.Now().Add(time.Hour).UnixMilli()
+	write("cooldown/p/eu/s1", fmt.Sprintf(`{"schema_version":1,"kind":"cooldown","id":"p/eu/s1","start":"x","provider":"p","region":"eu","secret":"s1","cause":"errors","expires_at_ms":%d,"length_ms":5000}`, expires))
+	write("cooldown/q//s3", fmt.Sprintf(`{"schema_version":1,"kind":"cooldown","id":"q//s3","start":"x","provider":"q","secret":"s3","cause":"errors","expires_at_ms":%d,"length_ms":5000}`, expires))
+	write("cooldown/p//s2", `{"schema_version":1,"kind":"cooldown","id":"p//s2","start":"x","provider":"p","secret":"s2","cause":"invalid_key"}`)
+	write("hash_key/fingerprint", `{"schema_version":1,"kind":"hash_key","id":"fingerprint","start":"x","fingerprint":"another"}`)
+	eventually(t, "all is known", 5*time.Second, func() bool {
+		return phase(cooling) == Cooling && phase(invalid) == Removed && n.Ready() != nil
+	})
+	for _, key := range []string{"cooldown/p/eu/s1", "cooldown/q//s3", "cooldown/p//s2", "hash_key/fingerprint"} {
+		erase(key)
+	}
+	eventually(t, "nothing is", 5*time.Second, func() bool {
+		return phase(cooling) == Ready && phase(invalid) == Ready && n.Ready() == nil
+	})
+	if phase(unused) != Ready {
+		t.Error("a cooldown is remembered for a key that was not used yet")
+	}
+}
+
+// After every outage of Kafka the topic was read from its beginning again, and while that lasted pins
+// were back where they had been long ago.
+func TestPinsDoNotGoBackWhenKafkaComesBack(t *testing.T) {
+	broker := kafkatest.Start(t, 1)
+	n := startNode(t, broker.Config(), "a", "shared hash key.")
+	eventually(t, "ready", 10*time.Second, func() bool { return n.Ready() == nil })
+	client, err := kafkax.Open(broker.Config(), quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	const key, moves = "pin/acme/s/m", 20_000
+	records := make([]kafkax.Record, moves)
+	for i := range records {
+		records[i] = kafkax.Record{Key: []byte(key), Value: record{SchemaVersion: 1, Kind: kindPin, ID: "acme/s/m", Start: "x", Provider: fmt.Sprint(i), ExpiresAtMS: time.Now().Add(time.Hour).UnixMilli()}.encode()}
+	}
+	if _, err := client.NewWriter(topic.State).Write(t.Context(), records); err != nil {
+		t.Fatal(err)
+	}
+	last := fmt.Sprint(moves - 1)
+	eventually(t, "the last place", 10*time.Second, func() bool { p, _ := n.Place(key); return p.Provider == last })
+	broker.Stop()
+	eventually(t, "the node noticed", 20*time.Second, func() bool { return n.reading.Load() != nil })
+	broker.Start()
+	eventually(t, "a new record", 30*time.Second, func() bool {
+		if p, _ := n.Place(key); p.Provider != last {
+			t.Fatalf("the pin went back from %s to %s", last, p.Provider)
+		}
+		after := record{SchemaVersion: 1, Kind: kindPin, ID: "acme/after/m", Start: "x", Provider: "p", ExpiresAtMS: time.Now().Add(time.Hour).UnixMilli()}
+		if _, known := n.Place(after.key()); known {
+			return true
+		}
+		_, _ = client.NewWriter(topic.State).Write(t.Context(), []kafkax.Record{{Key: []byte(after.key()), Value: after.encode()}})
+		return false
+	})
+}
