@@ -73,13 +73,23 @@ func TestAnUnknownSettingInTheEnvironmentIsRefused(t *testing.T) {
 
 func TestEveryCommandExplainsItself(t *testing.T) {
 	for _, c := range commands() {
-		if c.what == "" || c.name == "version" {
+		if c.what == "" {
 			continue
 		}
 		var out, errs bytes.Buffer
 		code := run(t.Context(), c.name, lifecycle.Env{Args: []string{"--help"}, Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errs})
 		if code != 0 || out.Len() == 0 {
 			t.Errorf("turnout %s --help ends with %d and says %q %q", c.name, code, out.String(), errs.String())
+		}
+	}
+}
+
+// Help that lists flags alone does not say what may be asked for.
+func TestHelpNamesTheWordsOfACommand(t *testing.T) {
+	for name, want := range map[string]string{"topics": "turnout topics list", "analytics": "savings | cost", "explain": "turnout explain REQUEST_ID", "version": "--ready URL"} {
+		var out bytes.Buffer
+		if code := run(t.Context(), name, lifecycle.Env{Args: []string{"--help"}, Stdout: &out, Stderr: &out}); code != 0 || !strings.Contains(out.String(), want) {
+			t.Errorf("turnout %s --help ends with %d and has no %q:\n%s", name, code, want, out.String())
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,11 +18,19 @@ import (
 	"turnout/internal/telemetry"
 )
 
+const usage = `turnout analytics [serve]: answer questions over HTTP
+turnout analytics savings | cost | health | retries | cache: ask one here; each has --help
+
+`
+
 // Main is `turnout analytics [serve | savings | cost | health | retries | cache]`.
 func Main(ctx context.Context, env lifecycle.Env, known []string) error {
 	what := "serve"
 	if len(env.Args) > 0 && !strings.HasPrefix(env.Args[0], "-") {
 		what, env.Args = env.Args[0], env.Args[1:]
+	}
+	if len(env.Args) > 0 && slices.Contains([]string{"-h", "--help"}, env.Args[0]) && what == "serve" {
+		fmt.Fprint(env.Stdout, usage)
 	}
 	if what == "serve" {
 		cfg := Default()
@@ -41,8 +50,12 @@ func Main(ctx context.Context, env lifecycle.Env, known []string) error {
 	}
 	q := question{Config: Default(), Since: 24 * time.Hour, Step: time.Minute}
 	loaded, err := config.Load("analytics "+what, &q, env, known)
-	if err != nil || loaded.CheckOnly {
+	if err != nil {
 		return err
+	}
+	if loaded.CheckOnly {
+		fmt.Fprintln(env.Stdout, "settings are fine")
+		return nil
 	}
 	db, err := chx.Open(q.ClickHouse)
 	if err != nil {

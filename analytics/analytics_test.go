@@ -99,7 +99,7 @@ func TestServe(t *testing.T) {
 		"/api/v1/cache?project=shop": {200, `"project_id":"shop"`},
 		"/api/v1/savings?since=soon": {400, `"param":"since"`},
 		"/api/v1/health?step=1ms":    {400, `"param":"step"`},
-		"/api/v1/profits":            {404, `"type":"invalid_request_error"`},
+		"/api/v1/profits":            {404, `"message":"there is no /api/v1/profits here; see GET /","param":null`}, // said "Not Found" and param ""
 		"/metrics":                   {200, "turnout_analytics_questions_total"},
 	} {
 		status, body := get(t, base+path)

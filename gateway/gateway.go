@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -65,6 +66,10 @@ type Gateway struct {
 
 	stopping   atomic.Bool
 	configRead atomic.Pointer[string] // why the configuration topic was not read yet; nil: it was
+	reported   struct {
+		sync.Mutex
+		problems []tenant.Problem // of the resources in use, as the log has them
+	}
 }
 
 // Ids are made on every request. The switch is not safe once goroutines make ids, so it is thrown
@@ -317,14 +322,21 @@ func (g *Gateway) resourcesChanged(v *tenant.View) {
 	g.reportProblems(v)
 }
 
-// reportProblems says what is configured but not served.
+// reportProblems says what is configured but not served, once: a catalogue has many providers that a host
+// has no key for, and files change often.
 func (g *Gateway) reportProblems(v *tenant.View) {
-	for _, p := range v.Problems {
-		g.log.Warn("left out", "subject", p.Subject, "problem", p.Message)
-	}
+	problems := slices.Clone(v.Problems)
 	for i := range v.Set.Providers {
 		if p := &v.Set.Providers[i]; g.adapters[p.Protocol] == nil {
-			g.log.Warn("left out", "subject", "provider "+p.ID, "problem", "protocol "+p.Protocol+" is not spoken by this version")
+			problems = append(problems, tenant.Problem{Subject: "provider " + p.ID, Message: "protocol " + p.Protocol + " is not spoken by this version"})
 		}
 	}
+	g.reported.Lock()
+	defer g.reported.Unlock()
+	for _, p := range problems {
+		if !slices.Contains(g.reported.problems, p) {
+			g.log.Warn("left out", "subject", p.Subject, "problem", p.Message)
+		}
+	}
+	g.reported.problems = problems
 }

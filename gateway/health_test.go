@@ -3,9 +3,11 @@ package gateway
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"math"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"reflect"
 	"strings"
 	"sync"
@@ -14,6 +16,7 @@ import (
 	"time"
 
 	"turnout/deploy/sim"
+	"turnout/gateway/internal/httpapi"
 	"turnout/gateway/routing"
 	"turnout/internal/chx"
 	"turnout/internal/kafkax"
@@ -378,5 +381,15 @@ func adminAnswers(t *testing.T, n *node, conn *chx.Conn) {
 	}
 	if r := n.do("GET", n.admin+"/metrics", ""); r.status != 200 || !strings.Contains(r.body, `turnout_gateway_requests_total{route="chat",status="200"}`) {
 		t.Errorf("%d %s", r.status, r.body)
+	}
+}
+
+// The admin address used to point at the clients' paths.
+func TestAnUnknownAdminPathNamesTheAdminPaths(t *testing.T) {
+	server := httpapi.NewAdmin(nil, http.NotFoundHandler(), "", slog.New(slog.DiscardHandler))
+	w := httptest.NewRecorder()
+	server.Handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/admin", nil))
+	if w.Code != http.StatusNotFound || !strings.Contains(w.Body.String(), "/admin/v1/health") || strings.Contains(w.Body.String(), "/v1/models") {
+		t.Errorf("%d %s", w.Code, w.Body)
 	}
 }

@@ -40,9 +40,6 @@ func Main(ctx context.Context, env lifecycle.Env, known []string) error {
 	if err != nil {
 		return err
 	}
-	if len(result.Args) > 0 {
-		return lifecycle.Usage(fmt.Errorf("unexpected argument %q; migrate takes only flags", result.Args[0]))
-	}
 	if result.CheckOnly {
 		fmt.Fprintln(env.Stdout, "settings are fine")
 		return nil

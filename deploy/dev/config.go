@@ -71,8 +71,7 @@ func Free(data string) Config {
 	return c
 }
 
-// Validate returns every mistake of the settings that are dev's own. The gateway's are looked at once
-// the engines' addresses are known.
+// Validate returns every mistake. The engines' addresses may still be empty: they are made up at the start.
 func (c *Config) Validate() error {
 	var mistakes []error
 	if c.Data == "" {
@@ -89,7 +88,7 @@ func (c *Config) Validate() error {
 	if !c.runs(engineClickHouse) && len(c.ClickHouse.Addr) == 0 {
 		mistakes = append(mistakes, errors.New("clickhouse.addr: needed, since engines leaves clickhouse out"))
 	}
-	for _, l := range c.listeners() {
+	for _, l := range []listener{{"analytics.listen", &c.Analytics.Listen}, {"processor.listen", &c.Processor.Listen}, {"sim.listen", &c.Sim.Listen}} {
 		if _, _, err := net.SplitHostPort(*l.address); err != nil {
 			mistakes = append(mistakes, fmt.Errorf("%s: %q is not host:port", l.key, *l.address))
 		}
@@ -102,7 +101,17 @@ func (c *Config) Validate() error {
 		_, http := enginePort("clickhouse.http", c.ClickHouse.HTTP)
 		mistakes = append(mistakes, native, http)
 	}
-	return errors.Join(mistakes...)
+	own := c.Config
+	if own.Spool.Dir == "" {
+		own.Spool.Dir = c.Data
+	}
+	if len(own.Kafka.Brokers) == 0 || c.runs(engineKafka) { // said above
+		own.Kafka.Brokers = gateway.DefaultConfig().Kafka.Brokers
+	}
+	if len(own.ClickHouse.Addr) == 0 || c.runs(engineClickHouse) {
+		own.ClickHouse.Addr, own.ClickHouse.HTTP = gateway.DefaultConfig().ClickHouse.Addr, ""
+	}
+	return errors.Join(append(mistakes, own.Validate())...)
 }
 
 func (c *Config) runs(engine string) bool { return slices.Contains(c.Engines, engine) }

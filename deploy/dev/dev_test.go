@@ -15,7 +15,10 @@ import (
 	"testing"
 	"time"
 
+	"turnout/deploy/topics"
+	"turnout/gateway"
 	"turnout/internal/chx"
+	"turnout/internal/config"
 	"turnout/internal/lifecycle"
 	"turnout/internal/testkit"
 	"turnout/schemas/resource"
@@ -95,6 +98,11 @@ func TestDataSurvivesAndStoppingIsQuick(t *testing.T) {
 			t.Errorf("ports.json has no %s: %v", name, ports)
 		}
 	}
+	// `turnout topics create` on what dev wrote used to ask for another number of partitions.
+	var said bytes.Buffer
+	if err := topics.Main(t.Context(), lifecycle.Env{Args: []string{"--config", filepath.Join(data, "turnout.yaml")}, Stdout: &said, Stderr: &said}, config.Keys(gateway.DefaultConfig())); err != nil || !strings.Contains(said.String(), "all were there") {
+		t.Errorf("topics create: %v, %s", err, said.String())
+	}
 	began := time.Now()
 	first.Stop()
 	if took := time.Since(began); took > 5*time.Second {
@@ -128,7 +136,7 @@ func TestAPortInUseNamesThePortAndTheFlag(t *testing.T) {
 		cfg := Free(t.TempDir())
 		set(&cfg)
 		_, err := Start(t.Context(), cfg, lifecycle.Env{}, slog.New(slog.DiscardHandler), Options{})
-		if err == nil || !strings.Contains(err.Error(), port) || !strings.Contains(err.Error(), flag) {
+		if err == nil || !strings.Contains(err.Error(), port) || !strings.Contains(err.Error(), " "+flag) {
 			t.Errorf("%s: %v", flag, err)
 		}
 	}
@@ -182,6 +190,8 @@ func TestMistakesAreNamed(t *testing.T) {
 		"leave it out of eng":  {"--clickhouse.addr", "db.example.com:9000"},
 		"data: empty":          {"--data", ""},
 		"sim.listen: \"here\"": {"--sim.listen", "here"},
+		"spool.when_full: \"e": {"--spool.when_full", "explode"}, // the gateway's own were looked at after the engines had started
+		"argument \"resources": {"resources"},
 	} {
 		var out bytes.Buffer
 		err := Main(context.Background(), lifecycle.Env{Args: append(args, "--check-config"), Stdout: &out, Stderr: &out}, nil)
@@ -213,5 +223,21 @@ func TestNotReadySaysWhy(t *testing.T) {
 	}
 	if !strings.Contains(err.Error(), "the gateway is not ready: ") || !strings.Contains(err.Error(), "resource") {
 		t.Errorf("%v", err)
+	}
+}
+
+// With resources of one's own the banner used to end after a line.
+func TestTheBannerSaysHowToAskWithOwnResourcesToo(t *testing.T) {
+	s := &Stack{cfg: Free(t.TempDir())}
+	s.cfg.Resources = []string{"mine"}
+	var out bytes.Buffer
+	s.banner(&out, time.Second)
+	for _, want := range []string{"mine", "/v1/chat/completions", "bin/turnout explain --config", "attempts_unique", "analytics savings"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, out.String())
+		}
+	}
+	if strings.Contains(out.String(), "/control/") && strings.Contains(out.String(), "Break a provider") {
+		t.Errorf("simulators that are not served are offered for breaking:\n%s", out.String())
 	}
 }

@@ -48,10 +48,11 @@ func (s *Stack) banner(out io.Writer, took time.Duration) {
   gateway      http://%s/v1
   admin        http://%s/metrics  /admin/v1/health  /admin/v1/decisions/REQUEST_ID
   analytics    http://%s/api/v1/savings  /cost  /health  /retries  /cache
+  processor    http://%s/metrics  /readyz
   simulators   http://%s/control  /ledger
   kafka        %s
   clickhouse   %s (native)  %s (HTTP)
-`, took.Seconds(), s.cfg.Data, s.cfg.Listen, s.cfg.AdminListen, s.cfg.Analytics.Listen, s.cfg.Sim.Listen, strings.Join(s.cfg.Kafka.Brokers, ","), strings.Join(s.cfg.ClickHouse.Addr, ","), s.cfg.ClickHouse.HTTP)
+`, took.Seconds(), s.cfg.Data, s.cfg.Listen, s.cfg.AdminListen, s.cfg.Analytics.Listen, s.cfg.Processor.Listen, s.cfg.Sim.Listen, strings.Join(s.cfg.Kafka.Brokers, ","), strings.Join(s.cfg.ClickHouse.Addr, ","), s.cfg.ClickHouse.HTTP)
 	switch {
 	case s.Key == "": // their own resources say which providers there are
 	case len(s.Joined) > 0:
@@ -59,30 +60,34 @@ func (s *Stack) banner(out io.Writer, took time.Duration) {
 	default:
 		fmt.Fprintln(out, "  real         none: set OPENAI_API_KEY, GROQ_API_KEY, ... and start again to have them join")
 	}
-	if s.Key == "" {
+	key, model := s.Key, sim.Small
+	if key == "" {
 		fmt.Fprintf(out, "\nServing your own resources (%s); their API keys open it.\n", strings.Join(s.cfg.Resources, ", "))
-		return
+		key, model = "KEY", "MODEL"
+	} else {
+		fmt.Fprintf(out, "\nAPI key: %s\n", key)
 	}
-	victim := sim.Default()[0].ID
 	fmt.Fprintf(out, `
-API key: %[1]s
-
 Ask something; metadata says which provider served it and why:
 
   curl -s http://%[2]s/v1/chat/completions -H 'Authorization: Bearer %[1]s' -H 'Content-Type: application/json' \
     -d '{"model":"%[3]s","messages":[{"role":"user","content":"Hello world"}]}'
 
+Ask why at length (the id is metadata.request_id):
+
+  bin/turnout explain --config %[4]s REQUEST_ID
+
 See the attempts as rows:
 
-  curl -s '%[4]s/?user=analyst&database=%[5]s' -d 'SELECT started_at, provider, reason, outcome, cost_nano_usd FROM attempts_unique ORDER BY started_at DESC LIMIT 10'
-
+  curl -s '%[5]s/?user=analyst&database=%[6]s' -d 'SELECT started_at, provider, reason, outcome, cost_nano_usd FROM attempts_unique ORDER BY started_at DESC LIMIT 10'
+`, key, s.cfg.Listen, model, settings, s.cfg.ClickHouse.HTTP, s.cfg.ClickHouse.Database)
+	if s.Key != "" {
+		fmt.Fprintf(out, `
 Break a provider, and watch traffic leave it:
 
-  curl -s -X PUT http://%[6]s/control/%[7]s -d '{"error_rate":0.8}'
-  bin/turnout load --url http://%[2]s --key %[1]s --model %[3]s --rate 20 --duration 30s
-
-Ask what routing saved:
-
-  bin/turnout analytics savings --since 1h --config %[8]s
-`, s.Key, s.cfg.Listen, sim.Small, s.cfg.ClickHouse.HTTP, s.cfg.ClickHouse.Database, s.cfg.Sim.Listen, victim, settings)
+  curl -s -X PUT http://%s/control/%s -d '{"error_rate":0.8}'
+  bin/turnout load --url http://%s --key %s --model %s --rate 20 --duration 30s
+`, s.cfg.Sim.Listen, sim.Default()[0].ID, s.cfg.Listen, key, model)
+	}
+	fmt.Fprintf(out, "\nAsk what routing saved:\n\n  bin/turnout analytics savings --since 1h --config %s\n", settings)
 }

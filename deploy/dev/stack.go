@@ -279,8 +279,8 @@ func (s *Stack) writePorts() error {
 	if err != nil {
 		return fmt.Errorf("writing ports.json: %w", err)
 	}
-	settings := fmt.Sprintf("# Written by turnout dev: how to reach what it started.\nkafka:\n  brokers: [%q]\nclickhouse:\n  addr: [%q]\n  database: %q\n  username: %q\n  password: %q\n",
-		first(s.cfg.Kafka.Brokers), first(s.cfg.ClickHouse.Addr), s.cfg.ClickHouse.Database, s.cfg.ClickHouse.Username, s.cfg.ClickHouse.Password.Reveal())
+	settings := fmt.Sprintf("# Written by turnout dev: how to reach what it started.\nkafka:\n  brokers: [%q]\nclickhouse:\n  addr: [%q]\n  database: %q\n  username: %q\n  password: %q\ntopics:\n  partitions: %d\n",
+		first(s.cfg.Kafka.Brokers), first(s.cfg.ClickHouse.Addr), s.cfg.ClickHouse.Database, s.cfg.ClickHouse.Username, s.cfg.ClickHouse.Password.Reveal(), partitions)
 	return errors.Join(
 		os.WriteFile(filepath.Join(s.cfg.Data, "ports.json"), append(ports, '\n'), 0o600),
 		os.WriteFile(filepath.Join(s.cfg.Data, "turnout.yaml"), []byte(settings), 0o600),

@@ -67,9 +67,6 @@ func Main(ctx context.Context, env lifecycle.Env, known []string) error {
 	if err != nil {
 		return err
 	}
-	if len(parsed.Args) > 0 {
-		return lifecycle.Usage(fmt.Errorf("unexpected argument %q: turnout load takes flags only", parsed.Args[0]))
-	}
 	o := cfg.options()
 	if cfg.Trace != "" {
 		if o.Trace, err = ReadTrace(cfg.Trace); err != nil {

@@ -228,7 +228,7 @@ func TestTakenPortsAreNamed(t *testing.T) {
 	}
 	defer l.Close()
 	port := l.Addr().(*net.TCPAddr).Port
-	_, err = local.StartClickHouse(t.Context(), local.Options{Dir: t.TempDir(), NativePort: port, NativeFlag: "clickhouse_port"})
+	_, err = local.StartClickHouse(t.Context(), local.Options{Dir: t.TempDir(), NativePort: port, NativeFlag: "--clickhouse_port"})
 	want := "port " + strconv.Itoa(port) + " (clickhouse native) is in use: stop what listens there or choose another with --clickhouse_port"
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v", err)

@@ -51,9 +51,6 @@ func Main(ctx context.Context, env lifecycle.Env, known []string) error {
 	if err != nil {
 		return err
 	}
-	if len(parsed.Args) > 0 {
-		return lifecycle.Usage(fmt.Errorf("unexpected argument %q: turnout sim takes flags only", parsed.Args[0]))
-	}
 	if parsed.CheckOnly {
 		fmt.Fprintln(env.Stdout, "settings are fine")
 		return nil

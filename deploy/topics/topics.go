@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -74,6 +75,11 @@ func (c Config) Specs() []topic.Spec {
 	return specs
 }
 
+const usage = `turnout topics [create]: create those topics that are missing; those that are there must have as many partitions
+turnout topics list: print what create would make, without asking Kafka
+
+`
+
 // Main is `turnout topics [create | list]`.
 func Main(ctx context.Context, env lifecycle.Env, known []string) error {
 	what := "create"
@@ -82,6 +88,9 @@ func Main(ctx context.Context, env lifecycle.Env, known []string) error {
 	}
 	if what != "create" && what != "list" {
 		return lifecycle.Usage(fmt.Errorf("usage: turnout topics [create | list], not %q", what))
+	}
+	if len(env.Args) > 0 && slices.Contains([]string{"-h", "--help"}, env.Args[0]) {
+		fmt.Fprint(env.Stdout, usage)
 	}
 	cfg := Default()
 	loaded, err := config.Load("topics", &cfg, env, known)

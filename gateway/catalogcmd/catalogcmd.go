@@ -37,6 +37,9 @@ func Main(_ context.Context, env lifecycle.Env, builtIn []resource.Source) error
 		return lifecycle.Usage(errors.New("say what to do: check, list or import"))
 	}
 	command, args := env.Args[0], env.Args[1:]
+	if slices.Contains(args, "--help") || slices.Contains(args, "-h") {
+		command = "help"
+	}
 	switch command {
 	case "check":
 		return check(env, args, builtIn)
@@ -52,7 +55,7 @@ func Main(_ context.Context, env lifecycle.Env, builtIn []resource.Source) error
 	if near := resource.Nearest(command, []string{"check", "list", "import"}, 1); len(near) > 0 {
 		hint = "did you mean " + near[0] + "?"
 	}
-	return lifecycle.Usage(fmt.Errorf("turnout catalog: unknown command %q: %s", command, hint))
+	return lifecycle.Usage(fmt.Errorf("unknown command %q: %s", command, hint))
 }
 
 // read parses paths, or without any what is built in. A mistake is the caller's: exit code 2.
@@ -144,15 +147,11 @@ func importFrom(env lifecycle.Env, args []string) error {
 	flags.SetOutput(io.Discard)
 	out := flags.String("out", "", "folder to write to, one file for each maker; without it everything goes to the standard output")
 	words, err := parse(flags, args)
-	if errors.Is(err, flag.ErrHelp) {
-		fmt.Fprint(env.Stdout, usage)
-		return nil
-	}
 	if err != nil {
-		return lifecycle.Usage(fmt.Errorf("turnout catalog import: %w", err))
+		return lifecycle.Usage(fmt.Errorf("import: %w", err))
 	}
 	if len(words) != 2 || words[0] != "models.dev" {
-		return lifecycle.Usage(errors.New("turnout catalog import models.dev FILE [--out FOLDER]: FILE is models.dev's api.json"))
+		return lifecycle.Usage(errors.New("say: turnout catalog import models.dev FILE [--out FOLDER]: FILE is models.dev's api.json"))
 	}
 	data, err := os.ReadFile(words[1])
 	if err != nil {

@@ -185,16 +185,16 @@ func TestRefused(t *testing.T) {
 		"key old":                         "new",
 		"key new":                         "--project is missing",
 		"key new --project":               "project",
-		"key new --project a/b":           "is not an id",
+		"key new --project a/b":           "new: --project: \"a/b\" is not an id",
 		"key new --project web extra":     `"extra" is too much`,
-		"key new --project web --id a:b ": "is not an id",
+		"key new --project web --id a:b ": "new: --id: \"a:b\" is not an id",
 	} {
 		_, _, err := run(t, strings.Fields(line)...)
 		if lifecycle.Code(err) != 2 || !strings.Contains(err.Error(), says) {
 			t.Errorf("%q: exit code %d, %v", line, lifecycle.Code(err), err)
 		}
 	}
-	for _, line := range []string{"help", "--help", "import --help", "key help", "key new --help"} {
+	for _, line := range []string{"help", "--help", "import --help", "check --help", "list -h", "key help", "key new --help"} {
 		if stdout, _, err := run(t, strings.Fields(line)...); err != nil || !strings.Contains(stdout, "turnout ") {
 			t.Errorf("%q: %q %v", line, stdout, err)
 		}

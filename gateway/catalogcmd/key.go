@@ -28,7 +28,7 @@ func KeyMain(_ context.Context, env lifecycle.Env) error {
 			return nil
 		}
 		fmt.Fprint(env.Stderr, keyUsage)
-		return lifecycle.Usage(errors.New("turnout key: say what to do: new"))
+		return lifecycle.Usage(errors.New("say what to do: new"))
 	}
 	flags := flag.NewFlagSet("turnout key new", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
@@ -40,13 +40,13 @@ func KeyMain(_ context.Context, env lifecycle.Env) error {
 		return nil
 	}
 	if err != nil {
-		return lifecycle.Usage(fmt.Errorf("turnout key new: %w", err))
+		return lifecycle.Usage(fmt.Errorf("new: %w", err))
 	}
 	if len(words) > 0 {
-		return lifecycle.Usage(fmt.Errorf("turnout key new: %q is too much: there are only flags", words[0]))
+		return lifecycle.Usage(fmt.Errorf("new: %q is too much: there are only flags", words[0]))
 	}
 	if *project == "" {
-		return lifecycle.Usage(errors.New("turnout key new: --project is missing: the id of the project that the key opens"))
+		return lifecycle.Usage(errors.New("new: --project is missing: the id of the project that the key opens"))
 	}
 	token := NewToken()
 	if *id == "" {
@@ -55,7 +55,7 @@ func KeyMain(_ context.Context, env lifecycle.Env) error {
 	}
 	document := resource.Encode(&resource.Set{APIKeys: []resource.APIKey{{ID: *id, Project: *project, Hash: Hash(token)}}})
 	if err := checkKey(document, *project); err != nil {
-		return lifecycle.Usage(fmt.Errorf("turnout key new: %w", err))
+		return lifecycle.Usage(fmt.Errorf("new: %w", err))
 	}
 	// Apart, so that a file which takes the document does not take the token.
 	fmt.Fprintf(env.Stderr, "token, shown this once: %s\n", token)
@@ -65,14 +65,31 @@ func KeyMain(_ context.Context, env lifecycle.Env) error {
 	return nil
 }
 
-// checkKey refuses ids that the document could not be read back with.
+// checkKey refuses ids that the document could not be read back with, each under its flag.
 func checkKey(document []byte, project string) error {
 	around := resource.Encode(&resource.Set{
 		Organizations: []resource.Organization{{ID: "o", Workload: "api"}},
 		Projects:      []resource.Project{{ID: project, Organization: "o", Mode: resource.ModePlatform, ModelIDs: "provider", DefaultStrategy: "auto", Routing: resource.DefaultRouting()}},
 	})
-	_, err := resource.Parse(resource.Source{Name: "project", Data: around}, resource.Source{Name: "key", Data: document})
-	return err
+	projectOnly := resource.Source{Name: "--project", Data: around}
+	if err := refused(projectOnly); err != nil {
+		return err
+	}
+	return refused(projectOnly, resource.Source{Name: "--id", Data: document})
+}
+
+// refused is what is wrong with sources, each mistake under its source's name.
+func refused(sources ...resource.Source) error {
+	_, err := resource.Parse(sources...)
+	var mistakes resource.Errors
+	if !errors.As(err, &mistakes) {
+		return err
+	}
+	said := make([]error, len(mistakes))
+	for i, m := range mistakes {
+		said[i] = fmt.Errorf("%s: %s", m.File, m.Message)
+	}
+	return errors.Join(said...)
 }
 
 // NewToken makes a token for a client: to- and 160 random bits.

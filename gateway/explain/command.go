@@ -27,13 +27,20 @@ func DefaultConfig() Config { return Config{ClickHouse: chx.Default()} }
 // Validate reports every mistake with its key.
 func (c *Config) Validate() error { return c.ClickHouse.Validate() }
 
+// Words is what stands beside the flags.
+func (c *Config) Words() string { return "REQUEST_ID" }
+
 // Main is `turnout explain REQUEST_ID`. It succeeds also where deciding again comes out different: that
 // is an answer.
 func Main(ctx context.Context, env lifecycle.Env, known []string) error {
 	cfg := DefaultConfig()
 	loaded, err := config.Load("explain", &cfg, env, known)
-	if err != nil || loaded.CheckOnly {
+	if err != nil {
 		return err
+	}
+	if loaded.CheckOnly {
+		_, _ = fmt.Fprintln(env.Stdout, "settings are fine")
+		return nil
 	}
 	if len(loaded.Args) != 1 {
 		return lifecycle.Usage(errors.New("name one request: turnout explain REQUEST_ID; its id is in x-request-id and in metadata.request_id of the answer"))

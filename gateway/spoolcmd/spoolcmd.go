@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"time"
 
 	"turnout/gateway/internal/emit"
@@ -42,6 +41,9 @@ func Default() Config {
 // Validate names every wrong setting.
 func (c Config) Validate() error { return errors.Join(c.Kafka.Validate(), c.Log.Validate()) }
 
+// Words is what stands beside the flags.
+func (c Config) Words() string { return "DIR" }
+
 // Main is `turnout spool`.
 func Main(ctx context.Context, env lifecycle.Env, known []string) error {
 	what := ""
@@ -67,7 +69,7 @@ func ship(ctx context.Context, env lifecycle.Env, known []string) error {
 		return err
 	}
 	if len(result.Args) != 1 {
-		return lifecycle.Usage(fmt.Errorf("name one directory: turnout spool ship DIR; there are %d: %s", len(result.Args), strings.Join(result.Args, " ")))
+		return lifecycle.Usage(fmt.Errorf("name one directory: turnout spool ship DIR; %d were given", len(result.Args)))
 	}
 	dir := result.Args[0]
 	if info, err := os.Stat(dir); err != nil {

@@ -142,8 +142,8 @@ func TestMistakesAreNamed(t *testing.T) {
 	}{
 		{nil, "ship DIR"},
 		{[]string{"drain"}, "ship DIR"},
-		{[]string{"ship"}, "name one directory"},
-		{[]string{"ship", "a", "b"}, "there are 2: a b"},
+		{[]string{"ship"}, "name one directory: turnout spool ship DIR; 0 were given"},
+		{[]string{"ship", "a", "b"}, "2 were given"},
 		{[]string{"ship", "/no/such/place"}, "/no/such/place"},
 		{[]string{"ship", file}, "is no directory"},
 		{[]string{"ship", t.TempDir(), "--kafka.brokers="}, "kafka.brokers"},

@@ -59,13 +59,18 @@ type Result struct {
 // Load fills the struct that cfg points to. Its leaves carry the tags `koanf:"name"` and
 // `help:"..."`; its values are the defaults. Where cfg has a method Validate() error, that is asked
 // too. Every mistake is in the error, each with its key and where it was said. An error for which
-// errors.Is(err, pflag.ErrHelp) holds means that help was asked for and printed.
+// errors.Is(err, pflag.ErrHelp) holds means that help was asked for and printed. Words beside the flags
+// are refused, unless cfg has a method Words() string that names them for the help.
 //
 // known are keys of other components: they may stand in the file and the environment, which all
 // components share, but not among the flags.
 func Load(command string, cfg any, env lifecycle.Env, known []string) (Result, error) {
 	own := Leaves(cfg)
 	var mistakes []error
+	words := ""
+	if w, ok := cfg.(interface{ Words() string }); ok {
+		words = w.Words()
+	}
 
 	flags := pflag.NewFlagSet(command, pflag.ContinueOnError)
 	flags.SetOutput(io.Discard)
@@ -83,10 +88,15 @@ func Load(command string, cfg any, env lifecycle.Env, known []string) (Result, e
 	}
 	if err := flags.Parse(env.Args); err != nil {
 		if errors.Is(err, pflag.ErrHelp) {
-			fmt.Fprint(env.Stdout, usage(command, own))
+			fmt.Fprint(env.Stdout, usage(command, words, own))
 			return Result{}, err
 		}
 		return Result{}, lifecycle.Usage(fmt.Errorf("%w (turnout %s --help lists the flags)", err, command))
+	}
+	if words == "" {
+		for _, word := range flags.Args() {
+			mistakes = append(mistakes, fmt.Errorf("unexpected argument %q: turnout %s takes flags only", word, command))
+		}
 	}
 	if *file == "" {
 		*file, _ = env.Lookup(Prefix + "CONFIG")
@@ -148,11 +158,9 @@ func Load(command string, cfg any, env lifecycle.Env, known []string) (Result, e
 	load(values, func(key string) string { return "--" + key })
 
 	mistakes = append(mistakes, decode(k, cfg, origin)...)
-	if len(mistakes) == 0 {
-		if v, ok := cfg.(interface{ Validate() error }); ok {
-			if err := v.Validate(); err != nil {
-				mistakes = append(mistakes, err)
-			}
+	if v, ok := cfg.(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			mistakes = append(mistakes, err)
 		}
 	}
 	if len(mistakes) > 0 {
@@ -317,9 +325,9 @@ func closest(key string, own []Leaf, known []string) string {
 	return ""
 }
 
-func usage(command string, own []Leaf) string {
+func usage(command, words string, own []Leaf) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "turnout %s: flags (each is also a YAML key and, in capitals with %s in front, a variable)\n\n", command, Prefix)
+	fmt.Fprintf(&b, "%s: flags (each is also a YAML key and, in capitals with %s in front, a variable)\n\n", strings.TrimSpace("turnout "+command+" "+words), Prefix)
 	fmt.Fprintf(&b, "  --config FILE\n        settings file (YAML)\n  --check-config\n        check the settings and exit\n")
 	for _, leaf := range own {
 		fmt.Fprintf(&b, "  --%s\n        %s", leaf.Key, leaf.Help)

@@ -29,6 +29,8 @@ type settings struct {
 	Kafka  kafka         `koanf:"kafka"`
 }
 
+func (s *settings) Words() string { return "WORD" }
+
 func (s *settings) Validate() error {
 	if s.Listen == "bad" {
 		return errors.New("listen: bad")
@@ -82,6 +84,25 @@ func TestAFlagOfAnotherComponentIsRefused(t *testing.T) {
 
 func TestValidateIsAsked(t *testing.T) {
 	if _, _, err := load(t, "", nil, "--listen=bad"); err == nil || !strings.Contains(err.Error(), "listen: bad") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A value that cannot be read used to hide what is wrong with the others.
+func TestAnUnreadableValueDoesNotHideAWrongOne(t *testing.T) {
+	_, _, err := load(t, "poll_interval: soon\n", nil, "--listen=bad")
+	if err == nil || !strings.Contains(err.Error(), "poll_interval") || !strings.Contains(err.Error(), "listen: bad") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// `turnout dev resources` used to start without the resources.
+func TestWordsBesideTheFlagsAreRefusedWhereNoneBelong(t *testing.T) {
+	var none struct {
+		Listen string `koanf:"listen" help:"address"`
+	}
+	_, err := config.Load("gateway", &none, lifecycle.Env{Args: []string{"--listen", "x", "resources"}}, nil)
+	if lifecycle.Code(err) != 2 || !strings.Contains(err.Error(), `unexpected argument "resources"`) {
 		t.Errorf("got %v", err)
 	}
 }

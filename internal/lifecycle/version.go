@@ -2,6 +2,7 @@ package lifecycle
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,6 +14,8 @@ import (
 // Version is the binary's version, set when it is linked.
 var Version = "dev"
 
+const versionUsage = "usage: turnout version [--ready URL]"
+
 // VersionMain is `turnout version`: it prints the version, or, with --ready URL, asks a component
 // whether it is ready, so that an image without a shell can check its own health.
 func VersionMain(ctx context.Context, env Env) error {
@@ -20,10 +23,13 @@ func VersionMain(ctx context.Context, env Env) error {
 	case len(env.Args) == 0:
 		fmt.Fprintf(env.Stdout, "turnout %s (%s, %s/%s)\n", Version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 		return nil
+	case len(env.Args) == 1 && (env.Args[0] == "--help" || env.Args[0] == "-h"):
+		fmt.Fprintln(env.Stdout, versionUsage)
+		return nil
 	case len(env.Args) == 2 && env.Args[0] == "--ready":
 		return askReady(ctx, env.Args[1])
 	}
-	return Usage(fmt.Errorf("usage: turnout version [--ready URL]"))
+	return Usage(errors.New(versionUsage))
 }
 
 func askReady(ctx context.Context, url string) error {

@@ -2,6 +2,7 @@
 package telemetry
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -31,16 +32,17 @@ type Log struct {
 // DefaultLog is what is logged when nothing is said.
 func DefaultLog() Log { return Log{Level: "info", Format: "json"} }
 
-// Validate names the setting that is wrong.
+// Validate names every wrong setting.
 func (l Log) Validate() error {
+	var mistakes []error
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(l.Level)); err != nil {
-		return fmt.Errorf("log.level: %q is none of debug, info, warn, error", l.Level)
+		mistakes = append(mistakes, fmt.Errorf("log.level: %q is none of debug, info, warn, error", l.Level))
 	}
 	if l.Format != "json" && l.Format != "text" {
-		return fmt.Errorf("log.format: %q is neither json nor text", l.Format)
+		mistakes = append(mistakes, fmt.Errorf("log.format: %q is neither json nor text", l.Format))
 	}
-	return nil
+	return errors.Join(mistakes...)
 }
 
 // New returns a logger that writes to w. l must be valid.

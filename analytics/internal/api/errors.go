@@ -14,11 +14,15 @@ func writeError(c echo.Context, log *slog.Logger, err error) {
 	if c.Response().Committed {
 		return
 	}
-	status, kind, param, message := http.StatusServiceUnavailable, "api_error", "", "ClickHouse cannot answer right now; try again"
+	status, kind, message := http.StatusServiceUnavailable, "api_error", "ClickHouse cannot answer right now; try again"
+	var param *string
 	if bad := (*badParameter)(nil); errors.As(err, &bad) {
-		status, kind, param, message = http.StatusBadRequest, "invalid_request_error", bad.name, bad.Error()
+		status, kind, param, message = http.StatusBadRequest, "invalid_request_error", &bad.name, bad.Error()
 	} else if known := (*echo.HTTPError)(nil); errors.As(err, &known) {
 		status, kind, message = known.Code, "invalid_request_error", fmt.Sprint(known.Message)
+		if known.Code == http.StatusNotFound {
+			message = "there is no " + c.Request().URL.Path + " here; see GET /"
+		}
 	} else {
 		log.Error("answering a question", "path", c.Path(), "error", err)
 	}

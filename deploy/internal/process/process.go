@@ -179,13 +179,13 @@ func (p *Process) Log() string {
 type PortError struct {
 	Listener string // such as "clickhouse http"
 	Port     int
-	Flag     string // the flag that sets it, if known
+	Flag     string // the flag that sets it, such as --clickhouse.http, if known
 }
 
 func (e *PortError) Error() string {
 	text := fmt.Sprintf("port %d (%s) is in use: stop what listens there", e.Port, e.Listener)
 	if e.Flag != "" {
-		text += " or choose another with --" + e.Flag
+		text += " or choose another with " + e.Flag
 	}
 	return text
 }

@@ -26,7 +26,7 @@ type Admin interface {
 
 // NewAdmin returns the host's surface as a server. token "" means that none is asked for.
 func NewAdmin(admin Admin, metrics http.Handler, token string, log *slog.Logger) *http.Server {
-	a := &API{cfg: Config{Log: log, Limits: DefaultLimits()}}
+	a := &API{cfg: Config{Log: log, Limits: DefaultLimits()}, paths: "GET /metrics, /admin/v1/health and /admin/v1/decisions/REQUEST_ID"}
 	e := newEcho(log)
 	e.HTTPErrorHandler = a.fail
 	e.Use(identified, a.recovered)

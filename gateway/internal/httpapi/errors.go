@@ -44,7 +44,7 @@ func (a *API) mapped(err error, c echo.Context) *llm.APIError {
 		switch he.Code {
 		case http.StatusNotFound:
 			return invalid(http.StatusNotFound, "not_found",
-				fmt.Sprintf("there is no %s here; see GET /v1/models and POST /v1/chat/completions, /v1/responses, /v1/messages, /v1/embeddings", cut(r.URL.Path, 128)))
+				fmt.Sprintf("there is no %s here; see %s", cut(r.URL.Path, 128), a.paths))
 		case http.StatusMethodNotAllowed:
 			return invalid(http.StatusMethodNotAllowed, "method_not_allowed",
 				fmt.Sprintf("%s does not take %s; it takes %s", cut(r.URL.Path, 128), cut(r.Method, 16), c.Response().Header().Get(echo.HeaderAllow)))

@@ -67,12 +67,13 @@ type Config struct {
 type API struct {
 	cfg      Config
 	dispatch Dispatcher
+	paths    string // what there is, for those who ask for something else
 	inFlight atomic.Int64
 }
 
 // New returns the surface as a server; Serve it on a listener of Listen's.
 func New(cfg Config, d Dispatcher) (*API, *http.Server) {
-	a := &API{cfg: cfg, dispatch: d}
+	a := &API{cfg: cfg, dispatch: d, paths: "GET /v1/models and POST /v1/chat/completions, /v1/responses, /v1/messages, /v1/embeddings"}
 	e := newEcho(cfg.Log)
 	e.HTTPErrorHandler = a.fail
 	e.Use(identified, a.recovered)
