@@ -2,8 +2,12 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"flag"
+	"maps"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -82,6 +86,90 @@ func TestEveryCommandExplainsItself(t *testing.T) {
 			t.Errorf("turnout %s --help ends with %d and says %q %q", c.name, code, out.String(), errs.String())
 		}
 	}
+}
+
+var update = flag.Bool("update", false, "write docs/settings.md anew")
+
+// TestSettingsPage holds docs/settings.md to what `turnout COMMAND --help` says.
+func TestSettingsPage(t *testing.T) {
+	const page = "docs/settings.md"
+	text := settingsPage(t)
+	if *update {
+		if err := os.WriteFile(page, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := os.ReadFile(page); err != nil || string(got) != text {
+		t.Errorf("%s is not what --help says (%v); `go test . -run TestSettingsPage -update` writes it anew", page, err)
+	}
+}
+
+var helpLine = regexp.MustCompile(`(?m)^  --([a-z0-9_.]+)\n {8}(.*?)(?: \(default ([^()]*)\))?$`)
+
+func settingsPage(t *testing.T) string {
+	type setting struct{ help, value, dev, readBy string }
+	shared, own := map[string]*setting{}, map[string][]string{}
+	asking := []string{"replay", "explain", "analytics savings", "load"}
+	for _, command := range slices.Concat([]string{"gateway", "processor", "analytics serve", "migrate", "topics", "sim", "dev", "spool ship"}, asking) {
+		name, word, _ := strings.Cut(command, " ")
+		var out bytes.Buffer
+		if code := run(t.Context(), name, lifecycle.Env{Args: append(strings.Fields(word), "--help"), Stdout: &out, Stderr: &out}); code != 0 {
+			t.Fatalf("turnout %s --help ends with %d", command, code)
+		}
+		for _, m := range helpLine.FindAllStringSubmatch(out.String(), -1) {
+			key, help, value := m[1], m[2], m[3]
+			if s := shared[key]; s != nil {
+				if !strings.Contains(s.readBy, name) {
+					s.readBy += ", " + name
+				}
+				if command == "dev" && value != s.value {
+					s.dev = cmp.Or(value, "nothing")
+				}
+			} else if slices.Contains(asking, command) && command != "replay" || key == "from" || key == "verify" {
+				own[command] = append(own[command], row("`--"+key+"`", code(value), help))
+			} else {
+				shared[key] = &setting{help: help, value: value, readBy: name}
+			}
+		}
+	}
+
+	var b strings.Builder
+	b.WriteString("# Settings\n\nMade from what `turnout COMMAND --help` says by `go test . -run TestSettingsPage -update`, and held to it by the same test. Not to be edited by hand.\n\n" +
+		"Flag > environment > YAML file (`--config FILE` or `TURNOUT_CONFIG`) > default. `kafka.brokers` is the flag `--kafka.brokers`, the variable `TURNOUT_KAFKA_BROKERS` and in YAML `kafka: {brokers: [...]}`. Lists have commas in flags and variables; durations are such as `30s` or `36h`. " +
+		"Every command takes `--config`, `--check-config` and `--help`. What matters in production: [operations.md](operations.md).\n\n" +
+		"## Of components\n\nAll may share one file and one environment: each reads its own. With `turnout dev` the addresses of engines say where they are to listen.\n\n" +
+		row("setting", "default", "what", "read by") + row("---", "---", "---", "---"))
+	for _, key := range slices.SortedFunc(maps.Keys(shared), func(a, b string) int {
+		return cmp.Or(cmp.Compare(strings.Count(a, "."), 0)-cmp.Compare(strings.Count(b, "."), 0), cmp.Compare(a, b))
+	}) {
+		s := shared[key]
+		value := code(s.value)
+		switch s.dev {
+		case "":
+		case "nothing":
+			value += "; `dev`: none"
+		default:
+			value += "; `dev`: " + code(s.dev)
+		}
+		b.WriteString(row("`"+key+"`", strings.TrimPrefix(value, "; "), s.help, s.readBy))
+	}
+	b.WriteString("\n## Of commands that ask or drive\n\nBeside these they read `clickhouse.*`, `replay` also `kafka.*` and `retention.*`.\n")
+	for _, command := range asking {
+		b.WriteString("\n`turnout " + command + "`" + map[string]string{"analytics savings": " (and `cost`, `health`, `retries`, `cache`)", "load": ", which reads nothing else"}[command] + ":\n\n" +
+			row("flag", "default", "what") + row("---", "---", "---") + strings.Join(own[command], ""))
+	}
+	return b.String()
+}
+
+func row(cells ...string) string {
+	return "| " + strings.Join(cells, " | ") + " |\n"
+}
+
+func code(value string) string {
+	if value == "" {
+		return ""
+	}
+	return "`" + value + "`"
 }
 
 // Help that lists flags alone does not say what may be asked for.

@@ -37,7 +37,7 @@ type Config struct {
 	MaxBodyBytes    int64         `koanf:"max_body_bytes" help:"largest request body, inflated"`
 	MaxInFlight     int           `koanf:"max_in_flight" help:"requests served at a time; more are refused with 503"`
 	HashKey         config.Secret `koanf:"hash_key" help:"key under which session ids and credentials are hashed, the same on all nodes (default: made once and kept beside the spool)"`
-	ExplorationRate string        `koanf:"exploration_rate" help:"share of requests sent to a random provider, 0 to 1, instead of what projects say, under every strategy"`
+	ExplorationRate string        `koanf:"exploration_rate" help:"share of requests sent to a random provider, 0 to 1, instead of what projects say, under every strategy; EXPLORATION_RATE says it too"`
 
 	Log telemetry.Log `koanf:"log"`
 

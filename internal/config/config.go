@@ -236,6 +236,27 @@ type Leaf struct {
 	value     reflect.Value
 }
 
+// shown is the value as people write it; empty for nothing.
+func (l Leaf) shown() string {
+	if l.value.IsZero() {
+		return ""
+	}
+	switch v := l.value.Interface().(type) {
+	case []string:
+		return strings.Join(v, ",")
+	case time.Duration:
+		text := v.String()
+		for _, rest := range []string{"0s", "0m"} {
+			if short := strings.TrimSuffix(text, rest); strings.HasSuffix(short, "m") || strings.HasSuffix(short, "h") {
+				text = short
+			}
+		}
+		return text
+	default:
+		return fmt.Sprint(v)
+	}
+}
+
 // Keys returns the keys of the given structs (values or pointers), sorted.
 func Keys(cfgs ...any) []string {
 	var keys []string
@@ -331,7 +352,7 @@ func usage(command, words string, own []Leaf) string {
 	fmt.Fprintf(&b, "  --config FILE\n        settings file (YAML)\n  --check-config\n        check the settings and exit\n")
 	for _, leaf := range own {
 		fmt.Fprintf(&b, "  --%s\n        %s", leaf.Key, leaf.Help)
-		if text := fmt.Sprint(leaf.value.Interface()); text != "" && !leaf.value.IsZero() {
+		if text := leaf.shown(); text != "" {
 			fmt.Fprintf(&b, " (default %s)", text)
 		}
 		b.WriteByte('\n')
