@@ -95,7 +95,10 @@ func bedrockOrder(m *resource.Mapping) {
 		return
 	}
 	if len(m.Regions) == 0 {
-		// Without a profile a model is called where it stands.
+		// Without a profile a model is called where it stands, unless it stands nowhere by itself.
+		if slices.Contains(profileOnly, m.Upstream) {
+			m.Upstream = "us." + m.Upstream
+		}
 		m.Regions = []resource.Region{regionOf(*m, "us-east-1")}
 		return
 	}

@@ -56,3 +56,24 @@ func ids(regions []resource.Region) (out []string) {
 	}
 	return out
 }
+
+// Models that stand in no region by themselves were asked for by their own ids, which Bedrock refuses:
+// "with on-demand throughput isn't supported".
+func TestModelsOfProfilesAlone(t *testing.T) {
+	m := &resource.Mapping{Provider: "amazon-bedrock", Upstream: "amazon.nova-2-lite-v1:0"}
+	bedrockOrder(m)
+	if m.Upstream != "us.amazon.nova-2-lite-v1:0" || !slices.Equal(ids(m.Regions), []string{"us-east-1"}) {
+		t.Errorf("%s in %v", m.Upstream, ids(m.Regions))
+	}
+	set, err := resource.Parse(catalog.Files()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, model := range set.Models {
+		for _, mapping := range model.Mappings {
+			if mapping.Provider == "amazon-bedrock" && slices.Contains(profileOnly, mapping.Upstream) {
+				t.Errorf("%s is asked for as %s", model.ID, mapping.Upstream)
+			}
+		}
+	}
+}

@@ -79,6 +79,18 @@ type placed struct {
 	regions []string
 }
 
+// profileOnly are models that Bedrock serves in us-east-1 by the inference profile of the United States
+// alone, and that models.dev names without it.
+var profileOnly = []string{
+	"amazon.nova-2-lite-v1:0",
+	"meta.llama3-1-70b-instruct-v1:0",
+	"meta.llama3-1-8b-instruct-v1:0",
+	"meta.llama3-3-70b-instruct-v1:0",
+	"mistral.pixtral-large-2502-v1:0",
+	"writer.palmyra-x4-v1:0",
+	"writer.palmyra-x5-v1:0",
+}
+
 // bedrockRegions are the regions that stand for Bedrock's inference profiles, in catalogue order.
 var bedrockRegions = []struct{ prefix, region string }{
 	{"global.", "global"},

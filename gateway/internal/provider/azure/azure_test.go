@@ -171,6 +171,22 @@ func TestErrors(t *testing.T) {
 	}
 }
 
+// A credential that no header can carry was a network error, and tried for ever.
+func TestCredentialWithALineBreak(t *testing.T) {
+	up := upstream.New(t, "500")
+	transports := provider.NewTransports(nil)
+	defer transports.CloseIdle()
+	body := []byte(`{"model":"m","messages":[{"role":"user","content":"x"}]}`)
+	facts, _ := llm.ParseChat(body)
+	_, failure := newAdapter(transports).Complete(context.Background(), &provider.Call{
+		Endpoint: attempt.EndpointChat, Facts: facts, Body: body, Model: "m", UpstreamModel: "m", Secret: "azure-01234\n56789",
+		Target: &provider.Target{Provider: "p", BaseURL: up.URL, AllowPrivate: true},
+	})
+	if failure == nil || failure.Class != attempt.GatewayError || !failure.InvalidKey || !failure.Unsent || strings.Contains(failure.Error(), "01234") || len(up.Calls()) != 0 {
+		t.Errorf("%+v", failure)
+	}
+}
+
 // The wait that Azure names in words is the key's, unless a header says otherwise.
 func TestWaitInWords(t *testing.T) {
 	const body = `json:"{\"error\":{\"code\":\"429\",\"message\":\"Requests have exceeded token rate limit of your current OpenAI S0 pricing tier. Please retry after 9 seconds.\"}}"`

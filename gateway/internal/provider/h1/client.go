@@ -129,7 +129,8 @@ func (x *exchange) write(head, body []byte) func() error {
 	}
 }
 
-var errHeader = errors.New("a header value with control characters")
+// ErrHeader is returned for a header that cannot be sent. Nothing was sent then, nor connected.
+var ErrHeader = errors.New("a header value with control characters")
 
 // head makes the request's head.
 func (c *Client) head(target string, header http.Header, length int) ([]byte, error) {
@@ -143,7 +144,7 @@ func (c *Client) head(target string, header http.Header, length int) ([]byte, er
 	for name, values := range header {
 		for _, value := range values {
 			if !printable(name) || !printable(value) {
-				return nil, errHeader
+				return nil, ErrHeader
 			}
 			b = append(b, "\r\n"...)
 			b = append(b, name...)

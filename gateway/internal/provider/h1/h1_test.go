@@ -225,7 +225,7 @@ func TestHeadersOut(t *testing.T) {
 		t.Errorf("%+v", call)
 	}
 	for _, h := range []http.Header{{"X-A": {"a\r\nX-B: b"}}, {"X\n": {"a"}}} {
-		if _, err := c.Post(context.Background(), "/", h, nil, func(bool) {}); !errors.Is(err, errHeader) {
+		if _, err := c.Post(context.Background(), "/", h, nil, func(bool) {}); !errors.Is(err, ErrHeader) {
 			t.Errorf("%q: %v", h, err)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"turnout/gateway/internal/provider"
+	"turnout/gateway/internal/provider/h1"
 	"turnout/gateway/llm"
 	"turnout/schemas/attempt"
 )
@@ -59,7 +60,13 @@ func (c *Client) Post(w *provider.Watch, call *provider.Call, path string, heade
 		}
 		w.Until(limit, at)
 	})
-	if err != nil {
+	switch {
+	case errors.Is(err, h1.ErrHeader): // a client's headers cannot be so
+		return nil, &llm.Error{
+			Class: attempt.GatewayError, Status: http.StatusUnauthorized, InvalidKey: true, Unsent: true,
+			Message: "the credential holds control characters, such as a line break: no header can carry it",
+		}
+	case err != nil:
 		return nil, Scrub(w.Error(err), call)
 	}
 	call.Timing.FirstByte = w.Elapsed()
