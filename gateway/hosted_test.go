@@ -1,6 +1,11 @@
 package gateway
 
 import (
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"net/http"
@@ -160,5 +165,53 @@ func TestPlaceThatGeminiDoesNotServe(t *testing.T) {
 	}
 	if e := n.events(2)[0]; e.Outcome != attempt.GatewayError || !e.GeoBlocked || e.StatusCode != 400 {
 		t.Errorf("%s %d, geo_blocked %v", e.Outcome, e.StatusCode, e.GeoBlocked)
+	}
+}
+
+// A service account's token that the upstream echoes reaches neither the client nor the log nor an event,
+// as its secret would not.
+func TestVertexTokenIsNobodysToSee(t *testing.T) {
+	t.Parallel()
+	const token = "ya29.c.nobody-may-see-this"
+	u := newUpstreams(t)
+	u.script("tokens", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, `{"access_token":%q,"expires_in":3600}`, token)
+	})
+	u.script("host", func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusBadRequest)
+		fmt.Fprintf(w, `{"type":"error","error":{"type":"invalid_request_error","message":"I cannot read %s"}}`, r.Header.Get("Authorization"))
+	})
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	account, err := json.Marshal(map[string]string{
+		"type": "service_account", "client_email": "a@p.iam.gserviceaccount.com", "token_uri": u.URL + "/tokens/token",
+		"private_key": string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "account.json")
+	if err := os.WriteFile(file, account, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	doc := hosted(u.URL, "vertex", "/v1/projects/p/locations/{region}", "claude-sonnet-4-5", ", regions: [{id: europe-west4}]")
+	n := start(t, strings.Replace(doc, "env:SECRET_HOST_0", "file:"+file, 1), nil).ready()
+	r := n.messages(`{"model":"m","max_tokens":9,"messages":[{"role":"user","content":"x"}]}`)
+	if r.status != 400 || !strings.Contains(r.body, "I cannot read Bearer ***") || strings.Contains(r.body, "ya29") {
+		t.Errorf("%d %s", r.status, r.body)
+	}
+	for _, e := range n.events(1) {
+		if text := fmt.Sprintf("%+v", *e); e.Outcome != attempt.ClientError || strings.Contains(text, "ya29") {
+			t.Errorf("%s", text)
+		}
+	}
+	if strings.Contains(n.logs.String(), "ya29") {
+		t.Errorf("the log: %s", n.logs.String())
 	}
 }
