@@ -86,8 +86,9 @@ func containsAny(s string, phrases []string) bool {
 var (
 	// faultPhrases are of failures that are nobody's but the upstream's, whatever their status.
 	faultPhrases = []string{
-		"modelerrorexception",       // Bedrock, 424
-		"modelstreamerrorexception", // Bedrock, 424
+		"modelerrorexception",         // Bedrock, 424
+		"modelstreamerrorexception",   // Bedrock, 424
+		"the operation was cancelled", // Google, 499: not by us
 	}
 	// limitKinds are types of limits that AWS's own clients know by the type, whatever the status.
 	limitKinds = []string{
@@ -164,6 +165,7 @@ var (
 		"modelnotopen",                    // ByteDance
 		"model identifier is invalid",     // Bedrock
 		"with on-demand throughput isn",   // Bedrock: wants an inference profile
+		"reached the end of its life",     // Bedrock
 	}
 	contextPhrases = []string{
 		"context_length_exceeded",                       // OpenAI, Azure, Groq: code
