@@ -296,6 +296,9 @@ func (p *parser) routing() {
 	case "", "auto", "price", "throughput", "latency":
 		p.facts.Routing = word
 	default:
-		p.wrong(at, "must be auto, price, throughput or latency")
+		if len(word) > 30 {
+			word = strings.ToValidUTF8(word[:30], "") + "..."
+		}
+		p.refuse(at, "must be auto, price, throughput or latency, not "+strconv.Quote(word))
 	}
 }

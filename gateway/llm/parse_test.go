@@ -138,7 +138,9 @@ func TestParseChatRefuses(t *testing.T) {
 		{`{` + ok + `,"user":{}}`, "invalid_value", "user", "must be a string, not an object"},
 		{`{` + ok + `,"session_id":1}`, "invalid_value", "session_id", "must be a string"},
 		{`{` + ok + `,"prompt_cache_key":1}`, "invalid_value", "prompt_cache_key", "must be a string"},
-		{`{` + ok + `,"routing":"best"}`, "invalid_value", "routing", "must be auto, price, throughput or latency"},
+		{`{` + ok + `,"routing":"best"}`, "invalid_value", "routing", `must be auto, price, throughput or latency, not "best"`},
+		{`{` + ok + `,"routing":"` + strings.Repeat("x", 50) + `"}`, "invalid_value", "routing", `not "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxx..."`},
+		{`{` + ok + `,"routing":5}`, "invalid_value", "routing", "must be a string, not 5"},
 		{`{` + ok + `,"free_models_only":"x"}`, "invalid_value", "free_models_only", "must be true or false"},
 	} {
 		_, err := ParseChat([]byte(tc.body))
