@@ -137,18 +137,6 @@ func TestWeighByHand(t *testing.T) {
 	}
 }
 
-func TestSmallCount(t *testing.T) {
-	for _, c := range []struct {
-		uptime     float64
-		n, minimum int64
-		want       float64
-	}{{0, 1, 20, 95}, {50, 10, 20, 75}, {80, 20, 20, 80}, {80, 400, 20, 80}, {0, 1, 0, 0}, {0, 0, 20, 100}} {
-		if got := SmallCount(c.uptime, c.n, c.minimum); got != c.want {
-			t.Errorf("%v of %d attempts: %v, want %v", c.uptime, c.n, got, c.want)
-		}
-	}
-}
-
 func TestShift(t *testing.T) {
 	row := snapshot.Row{Tier: [snapshot.TierCount]snapshot.Sums{{Attempts: 1}, {Attempts: 10}, {Attempts: 100}}}
 	for _, c := range []struct {

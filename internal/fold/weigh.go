@@ -61,15 +61,6 @@ func percent(errors, counted float64) *float64 {
 	return &v
 }
 
-// SmallCount applies uptime_min_attempts to an uptime in percent that rests on n attempts: those
-// missing to the minimum count as successes. 0 switches the rule off.
-func SmallCount(uptime float64, n, minimum int64) float64 {
-	if n >= minimum || n < 0 {
-		return uptime
-	}
-	return (float64(n)*uptime + float64(minimum-n)*100) / float64(minimum)
-}
-
 // Shift is what row, whose tiers were cut at a snapshot's as_of, is when the snapshot has the given
 // age: a tier moves down when the age has passed its bound, and is forgotten past the window.
 func Shift(row snapshot.Row, h resource.History, age time.Duration) snapshot.Row {

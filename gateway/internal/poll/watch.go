@@ -103,7 +103,7 @@ func (w *Watch) known(m fold.Metrics) routing.Metrics {
 	var out routing.Metrics
 	if m.Uptime != nil {
 		out.Known |= routing.KnownUptime
-		out.Uptime = fold.SmallCount(*m.Uptime, m.Attempts, w.minimum)
+		out.Uptime = routing.AdjustUptime(*m.Uptime, m.Attempts, w.minimum)
 	}
 	if m.Throughput != nil {
 		out.Known |= routing.KnownThroughput

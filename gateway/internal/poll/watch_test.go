@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"turnout/gateway/routing"
+	"turnout/internal/fold"
 	"turnout/schemas/attempt"
 	"turnout/schemas/resource"
 	"turnout/schemas/snapshot"
@@ -134,6 +135,22 @@ func TestOwnAttemptsAndSnapshot(t *testing.T) {
 	r := w.Read(c.Now())
 	if want := 100 - 100*10.0/95; math.Abs(r.Metrics[0].Uptime-want) > 1e-9 || r.SnapshotID != "s" || p.Status().Own != 5 {
 		t.Errorf("uptime %v, want %v; %d own", r.Metrics[0].Uptime, want, p.Status().Own)
+	}
+}
+
+// On a quiet node one failure does not banish a provider, as it does not on paper.
+func TestFewAttemptsAreFilledUpWithSuccesses(t *testing.T) {
+	p, _, c := setup()
+	w := p.Watch([]snapshot.Key{{Provider: "a", Model: "m", Class: snapshot.ClassText}}, resource.DefaultRouting().History, 20)
+	for failures, want := range map[int]float64{1: 95, 5: 75, 20: 0, 30: 0} {
+		p.recent = fold.NewRecent()
+		for range failures {
+			p.Observe(ended(c, "a", "m", attempt.UpstreamError))
+		}
+		c.add(stale)
+		if got := w.Read(c.Now()).Metrics[0].Uptime; got != want {
+			t.Errorf("%d failures: uptime %v, want %v", failures, got, want)
+		}
 	}
 }
 
