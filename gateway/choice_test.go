@@ -197,6 +197,35 @@ mappings: [{provider: alpha, upstream: gratis, price: {input: 0, output: 0}, cap
 	}
 }
 
+// What auto demands of a model's reasoning is what is demanded of a provider's: a mapping that declares
+// nothing can do either.
+func TestAutoAndReasoning(t *testing.T) {
+	t.Parallel()
+	u := newUpstreams(t)
+	doc := resources(u.URL, noExploration, providerSpec{id: "alpha"})
+	for model, rest := range map[string]string{
+		"gpt-5.4-nano": "price: {input: 1, output: 1}, capabilities: [reasoning], reasoning_efforts: [low]",
+		"gpt-5.4-mini": "price: {input: 2, output: 2}, capabilities: [tools]",
+		"gpt-5.4":      "price: {input: 3, output: 3}",
+	} {
+		doc += fmt.Sprintf("---\n{kind: model, id: %s, mappings: [{provider: alpha, upstream: up, %s}]}\n", model, rest)
+	}
+	n := start(t, doc, nil).ready()
+	for extra, want := range map[string]string{
+		``:                              "alpha/gpt-5.4-nano",
+		`"no_reasoning":true,`:          "alpha/gpt-5.4-mini",
+		`"reasoning_effort":"none",`:    "alpha/gpt-5.4-nano",
+		`"reasoning_effort":"low",`:     "alpha/gpt-5.4-nano",
+		`"reasoning_effort":"high",`:    "alpha/gpt-5.4",
+		`"reasoning_effort":"unheard",`: "alpha/gpt-5.4-nano",
+		`"reasoning_effort":"unheard","tools":[{"type":"function","function":{"name":"f"}}],`: "alpha/gpt-5.4",
+	} {
+		if r := n.chat(`{"model":"auto",` + extra + `"messages":[{"role":"user","content":"hi"}]}`); r.status != 200 || r.at("metadata.used_model") != want {
+			t.Errorf("%s: want %s: %d %s", extra, want, r.status, r.body)
+		}
+	}
+}
+
 // A session of auto leaves a model whose providers all cool down, as any session leaves such a provider.
 func TestASessionOfAutoLeavesADeadModel(t *testing.T) {
 	t.Parallel()

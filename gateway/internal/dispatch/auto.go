@@ -13,10 +13,13 @@ import (
 // chooseModel answers the model auto (routing.md 10): of the models that can serve the request the
 // cheapest by list price, then the usual choice inside it. A session stays with its model.
 func (r *run) chooseModel(now time.Time) *llm.APIError {
+	if effort := r.facts.ReasoningEffort; effort != "" && effort != "none" { // whatever the word means
+		r.in.Request.Needs |= routing.Reasoning
+	}
 	models := r.autoModels(now)
 	if len(models) == 0 {
 		return &llm.APIError{Status: 400, Type: "invalid_request_error", Code: routing.ErrNoProvider, Param: "model",
-			Message: "the catalogue has none of the models that auto chooses from, or none that fits free_models_only and reasoning_effort; name a model that GET /v1/models lists"}
+			Message: "the catalogue has none of the models that auto chooses from, or none that fits free_models_only; name a model that GET /v1/models lists"}
 	}
 	pinned := r.pinnedModel()
 	candidates := make([]routing.Model, len(models))
@@ -70,9 +73,6 @@ func (r *run) autoModels(now time.Time) []*catalog.Model {
 			}
 		}
 	}
-	if f.ReasoningEffort != "" && f.ReasoningEffort != "none" {
-		out = slices.DeleteFunc(out, func(m *catalog.Model) bool { return !reasons(m) })
-	}
 	return out
 }
 
@@ -87,8 +87,4 @@ func (r *run) every(now time.Time, fits func(*catalog.Model) bool) []*catalog.Mo
 		}
 	}
 	return out
-}
-
-func reasons(m *catalog.Model) bool {
-	return slices.ContainsFunc(m.Candidates, func(c catalog.Candidate) bool { return slices.Contains(c.Mapping.Capabilities, "reasoning") })
 }
