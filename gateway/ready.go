@@ -87,7 +87,10 @@ func (g *Gateway) greet(ctx context.Context) {
 // from files alone, so it only says what it does not use, and learns which versions were told.
 func (g *Gateway) readConfig(ctx context.Context) {
 	for ctx.Err() == nil {
-		n, err := g.readConfigOnce(ctx)
+		n, err := 0, g.kafka.CheckTopics(ctx, topic.Specs(0))
+		if err == nil {
+			n, err = g.readConfigOnce(ctx)
+		}
 		if err == nil {
 			g.configRead.Store(nil)
 			if n > 0 {

@@ -14,13 +14,15 @@ type readiness struct {
 
 	mu                             sync.Mutex
 	clickhouseSeen, kafkaSeen, end bool
+	why                            error // kafka is not fit yet
 }
 
 func newReadiness(status *consume.Status) *readiness { return &readiness{status: status} }
 
-func (r *readiness) clickhouse() { r.set(func() { r.clickhouseSeen = true }) }
-func (r *readiness) kafka()      { r.set(func() { r.kafkaSeen = true }) }
-func (r *readiness) stopping()   { r.set(func() { r.end = true }) }
+func (r *readiness) clickhouse()        { r.set(func() { r.clickhouseSeen = true }) }
+func (r *readiness) kafka()             { r.set(func() { r.kafkaSeen = true }) }
+func (r *readiness) problem(with error) { r.set(func() { r.why = with }) }
+func (r *readiness) stopping()          { r.set(func() { r.end = true }) }
 
 func (r *readiness) set(change func()) {
 	r.mu.Lock()
@@ -39,7 +41,11 @@ func (r *readiness) reasons() []string {
 	if !r.clickhouseSeen {
 		out = append(out, "clickhouse has not been reached yet, or has no schema")
 	}
-	if !r.kafkaSeen {
+	switch {
+	case r.kafkaSeen:
+	case r.why != nil:
+		out = append(out, r.why.Error())
+	default:
 		out = append(out, "kafka has not been reached yet")
 	}
 	for _, gap := range r.status.Stopped() {

@@ -3,6 +3,8 @@ package processor
 import (
 	"bytes"
 	"context"
+	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
@@ -10,10 +12,12 @@ import (
 	"testing"
 	"time"
 
+	"turnout/internal/kafkax"
 	"turnout/internal/lifecycle"
 	"turnout/internal/testkit/chtest"
 	"turnout/internal/testkit/kafkatest"
 	"turnout/migrations"
+	"turnout/schemas/topic"
 )
 
 func TestSettingsNameEveryMistake(t *testing.T) {
@@ -154,4 +158,53 @@ func FuzzFrom(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A state topic of several partitions was read in part, silently: profiles and pins of the others were lost.
+func TestTopicsThatAreWrongAreNamedInReadiness(t *testing.T) {
+	kafka, ch := kafkatest.New(t, 1), chtest.New(t)
+	if _, _, err := migrations.Up(t.Context(), ch); err != nil {
+		t.Fatal(err)
+	}
+	client, err := kafkax.Open(kafka, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	state := topic.Spec{Name: topic.State, Partitions: 3, Retention: time.Hour, Compact: true}
+	remake := func() {
+		t.Helper()
+		if err := client.DeleteTopics(t.Context(), []string{topic.State}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := client.EnsureTopics(t.Context(), []topic.Spec{state}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	remake()
+	var log syncBuffer
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	address := freeAddress(t)
+	go func() {
+		ended <- Main(ctx, lifecycle.Env{Stdout: &log, Stderr: &log, Args: []string{"--processor.listen", address, "--kafka.brokers", kafka.Brokers[0], "--clickhouse.addr", ch.Addr[0],
+			"--clickhouse.database", ch.Database, "--clickhouse.username", ch.Username, "--clickhouse.password", ch.Password.Reveal()}}, nil)
+	}()
+	readiness := func() string {
+		answer, err := http.Get("http://" + address + "/readyz")
+		if err != nil {
+			return ""
+		}
+		defer answer.Body.Close()
+		body, _ := io.ReadAll(answer.Body)
+		return string(body)
+	}
+	eventually(t, 10*time.Second, "the topic is named", func() bool { return strings.Contains(readiness(), "turnout.state.v1: it has 3 partitions") })
+	state.Partitions = 1
+	remake()
+	eventually(t, 15*time.Second, "it is ready", func() bool { return strings.Contains(readiness(), `"ready":true`) })
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
 }

@@ -283,7 +283,8 @@ func (p *Processor) awaitEngines(ctx context.Context) bool {
 	})
 	engines.Go(func() {
 		err := sink.Retry(ctx, p.log, "reaching kafka", func(ctx context.Context) error {
-			_, err := p.kafka.Partitions(ctx, topic.Attempts)
+			err := p.kafka.CheckTopics(ctx, topic.Specs(0))
+			p.ready.problem(err)
 			return err
 		})
 		if err == nil {

@@ -52,6 +52,8 @@ func (c *Client) Consume(ctx context.Context, g Group, worker func(ctx context.C
 		Timeout:           answerTimeout,
 		JoinGroupBackoff:  joinBackoff,
 		StartOffset:       kafka.FirstOffset,
+		// Nobody should add partitions, as keys move. But what stands in them must be read.
+		WatchPartitionChanges: true,
 	})
 	if err != nil {
 		return fmt.Errorf("joining group %q of topic %q: %w", g.ID, g.Topic, err)

@@ -565,3 +565,97 @@ func TestOffsetAtFindsTheFirstRecordOfATime(t *testing.T) {
 		t.Error("a partition that does not exist has an offset")
 	}
 }
+
+// Topics that somebody else made, or changed: what would lose records is named with what to do.
+func TestTopicsThatWouldLoseRecordsAreRefused(t *testing.T) {
+	cfg := kafkatest.New(t, 3)
+	client, raw := open(t, cfg), &kafka.Client{Addr: kafka.TCP(cfg.Brokers...)}
+	if err := client.CheckTopics(t.Context(), topic.Specs(0)); err != nil {
+		t.Fatalf("topics as `turnout topics` makes them: %v", err)
+	}
+	for _, c := range []struct{ name, setting, value, was, says string }{
+		{topic.Attempts, "cleanup.policy", "compact", "delete", `cleanup.policy is "compact", set it to delete`},
+		{topic.Requests, "message.timestamp.type", "LogAppendTime", "CreateTime", "set it to CreateTime"},
+		{topic.State, "cleanup.policy", "delete", "compact,delete", "set it to compact,delete"},
+		{topic.Config, "cleanup.policy", "delete", "compact", "set it to compact"},
+		{topic.DeadLetter, "max.message.bytes", "1000", "8388608", "set it to 1048576 or more"},
+	} {
+		alter := func(value string) {
+			t.Helper()
+			answer, err := raw.IncrementalAlterConfigs(t.Context(), &kafka.IncrementalAlterConfigsRequest{Resources: []kafka.IncrementalAlterConfigsRequestResource{{
+				ResourceType: kafka.ResourceTypeTopic, ResourceName: c.name,
+				Configs: []kafka.IncrementalAlterConfigsRequestConfig{{Name: c.setting, Value: value, ConfigOperation: kafka.ConfigOperationSet}},
+			}}})
+			if err == nil {
+				err = answer.Resources[0].Error
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		alter(c.value)
+		deadline := time.Now().Add(10 * time.Second)
+		var err error
+		for err == nil && time.Now().Before(deadline) { // brokers take a moment
+			err = client.CheckTopics(t.Context(), topic.Specs(0))
+		}
+		if err == nil || !strings.Contains(err.Error(), c.name) || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s with %s=%s: %v", c.name, c.setting, c.value, err)
+		}
+		if _, err := client.EnsureTopics(t.Context(), topic.Specs(3)); err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("making topics beside such a one: %v", err)
+		}
+		alter(c.was)
+	}
+	if err := client.DeleteTopics(t.Context(), []string{topic.State, topic.Config}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.EnsureTopics(t.Context(), []topic.Spec{{Name: topic.State, Partitions: 4, Retention: time.Hour, Compact: true}}); err != nil {
+		t.Fatal(err)
+	}
+	err := client.CheckTopics(t.Context(), topic.Specs(0))
+	if err == nil || !strings.Contains(err.Error(), "it has 4 partitions and is read as one log") || !strings.Contains(err.Error(), topic.Config) || !strings.Contains(err.Error(), "turnout topics") {
+		t.Errorf("a state topic of four partitions and no configuration topic: %v", err)
+	}
+}
+
+// Partitions that somebody added to a topic were read only after the next rebalance, whenever that was.
+func TestPartitionsAddedLaterAreRead(t *testing.T) {
+	cfg := kafkatest.New(t, 1)
+	client, raw := open(t, cfg), &kafka.Client{Addr: kafka.TCP(cfg.Brokers...)}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	assigned := make(chan int, 100)
+	go func() {
+		ended <- client.Consume(ctx, kafkax.Group{ID: "later", Topic: topic.Attempts}, func(ctx context.Context, p int) {
+			assigned <- p
+			<-ctx.Done()
+		})
+	}()
+	await := func(want int) {
+		t.Helper()
+		for deadline := time.After(40 * time.Second); ; {
+			select {
+			case p := <-assigned:
+				if p == want {
+					return
+				}
+			case <-deadline:
+				t.Fatalf("nobody reads partition %d", want)
+			}
+		}
+	}
+	await(0)
+	answer, err := raw.CreatePartitions(t.Context(), &kafka.CreatePartitionsRequest{Topics: []kafka.TopicPartitionsConfig{{Name: topic.Attempts, Count: 2}}})
+	if err == nil {
+		err = answer.Errors[topic.Attempts]
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	await(1)
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}

@@ -22,8 +22,8 @@ const pollInterval = 50 * time.Millisecond
 
 // EnsureTopics creates those topics that are missing and returns their names; they can be read and
 // written when it returns. The replication factor is the broker's default. It is an error, and nothing
-// is changed, if a topic exists with another number of partitions: keys would move. Other settings of
-// existing topics are left alone.
+// is changed, if a topic exists with another number of partitions, as keys would move, or with settings
+// that CheckTopics refuses. Other settings of existing topics are left alone.
 func (c *Client) EnsureTopics(ctx context.Context, specs []topic.Spec) (created []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*requestTimeout)
 	defer cancel()
@@ -37,6 +37,7 @@ func (c *Client) EnsureTopics(ctx context.Context, specs []topic.Spec) (created 
 		return nil, err
 	}
 	var missing []kafka.TopicConfig
+	var existing []topic.Spec
 	var mistakes []error
 	for _, spec := range specs {
 		have, ok := counts[spec.Name]
@@ -44,7 +45,12 @@ func (c *Client) EnsureTopics(ctx context.Context, specs []topic.Spec) (created 
 			missing = append(missing, kafka.TopicConfig{Topic: spec.Name, NumPartitions: spec.Partitions, ReplicationFactor: replication(spec), ConfigEntries: settings(spec)})
 		} else if err := sameCount(spec, have); err != nil {
 			mistakes = append(mistakes, err)
+		} else {
+			existing = append(existing, spec)
 		}
+	}
+	if len(existing) > 0 {
+		mistakes = append(mistakes, c.CheckTopics(ctx, existing))
 	}
 	if err := errors.Join(mistakes...); err != nil {
 		return nil, err
