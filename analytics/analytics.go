@@ -38,6 +38,9 @@ func Main(ctx context.Context, env lifecycle.Env, known []string) error {
 		if err != nil {
 			return err
 		}
+		if len(loaded.Args) > 0 {
+			return lifecycle.Usage(fmt.Errorf("unexpected argument %q; analytics serve takes only flags", loaded.Args[0]))
+		}
 		if loaded.CheckOnly {
 			fmt.Fprintln(env.Stdout, "settings are fine")
 			return nil

@@ -69,8 +69,13 @@ func TestMistakesAreNamed(t *testing.T) {
 		want string
 	}{
 		{[]string{"profits"}, `no question "profits"`},
-		{[]string{"savings", "--since=-1h"}, "since: -1h0m0s is not above zero"},
+		{[]string{"savings", "--since=-1h"}, "since: -1h0m0s is not between 0 and 2400h"},
 		{[]string{"health", "--step", "1ms"}, "step: 1ms is below 1s"},
+		{[]string{"savings", "--since", "1000000h"}, "since: 1000000h0m0s is not between 0 and 2400h"},
+		{[]string{"cost", "--since", "2500000h"}, "since: 2500000h0m0s is not between 0 and 2400h"},
+		{[]string{"health", "--step", "1200000h"}, "step: 1200000h0m0s is above since, 24h0m0s"},
+		{[]string{"cost", "much"}, `unexpected argument "much"`},
+		{[]string{"serve", "now"}, `unexpected argument "now"`},
 		{[]string{"savings", "--since", "yesterday"}, "since: \"yesterday\" is not a duration"},
 	} {
 		if _, err := ask(t, cfg, c.args...); lifecycle.Code(err) != 2 || !strings.Contains(err.Error(), c.want) {
@@ -92,15 +97,21 @@ func TestServe(t *testing.T) {
 		status int
 		text   string
 	}{
-		"/api/v1/savings?since=1h":   {200, `"saving_nano_usd":1500000`},
-		"/api/v1/cost":               {200, `"cost_nano_usd":1500000`},
-		"/api/v1/health?step=10s":    {200, `"uptime":100`},
-		"/api/v1/retries":            {200, `"rows":[]`},
-		"/api/v1/cache?project=shop": {200, `"project_id":"shop"`},
-		"/api/v1/savings?since=soon": {400, `"param":"since"`},
-		"/api/v1/health?step=1ms":    {400, `"param":"step"`},
-		"/api/v1/profits":            {404, `"message":"there is no /api/v1/profits here; see GET /","param":null`}, // said "Not Found" and param ""
-		"/metrics":                   {200, "turnout_analytics_questions_total"},
+		"/api/v1/savings?since=1h":       {200, `"saving_nano_usd":1500000`},
+		"/api/v1/cost":                   {200, `"cost_nano_usd":1500000`},
+		"/api/v1/health?step=10s":        {200, `"uptime":100`},
+		"/api/v1/retries":                {200, `"rows":[]`},
+		"/api/v1/cache?project=shop":     {200, `"project_id":"shop"`},
+		"/api/v1/savings?since=soon":     {400, `"param":"since"`},
+		"/api/v1/health?step=1ms":        {400, `"param":"step"`},
+		"/api/v1/cost?since=-1h":         {400, `"param":"since"`},
+		"/api/v1/cost?since=9999h":       {400, `"param":"since"`},
+		"/api/v1/health?step=1.5s":       {400, `"param":"step"`},
+		"/api/v1/health?step=9000h":      {400, `"param":"step"`},
+		"/api/v1/cost?sinc=1h":           {400, `"param":"sinc"`},
+		"/api/v1/cost?since=1h&since=2h": {400, `"param":"since"`},
+		"/api/v1/profits":                {404, `"message":"there is no /api/v1/profits here; see GET /","param":null`}, // said "Not Found" and param ""
+		"/metrics":                       {200, "turnout_analytics_questions_total"},
 	} {
 		status, body := get(t, base+path)
 		if status != want.status || !strings.Contains(body, want.text) {

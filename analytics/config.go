@@ -8,6 +8,7 @@ import (
 	"net"
 	"time"
 
+	"turnout/analytics/queries"
 	"turnout/internal/chx"
 	"turnout/internal/telemetry"
 )
@@ -52,11 +53,10 @@ type question struct {
 
 func (q question) Validate() error {
 	var mistakes []error
-	if q.Since <= 0 {
-		mistakes = append(mistakes, fmt.Errorf("since: %s is not above zero", q.Since))
-	}
-	if q.Step < time.Second {
-		mistakes = append(mistakes, fmt.Errorf("step: %s is below 1s", q.Step))
+	if err := queries.CheckSince(q.Since); err != nil {
+		mistakes = append(mistakes, fmt.Errorf("since: %w", err))
+	} else if err := queries.CheckStep(q.Step, q.Since); err != nil {
+		mistakes = append(mistakes, fmt.Errorf("step: %w", err))
 	}
 	return errors.Join(append(mistakes, q.Config.Validate())...)
 }

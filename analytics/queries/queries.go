@@ -28,6 +28,31 @@ var retriesSQL string
 //go:embed cache.sql
 var cacheSQL string
 
+// maxSince bounds what one question may read: attempts are kept for 90 days.
+const maxSince = 100 * 24 * time.Hour
+
+// CheckSince says what is wrong with how far back a question looks, in words that follow its name.
+func CheckSince(since time.Duration) error {
+	if since <= 0 || since > maxSince {
+		return fmt.Errorf("%s is not between 0 and %.0fh", since, maxSince.Hours())
+	}
+	return nil
+}
+
+// CheckStep does so for the step of HealthOverTime. since must be good; a step is not longer, unless
+// nobody asked for less than a minute.
+func CheckStep(step, since time.Duration) error {
+	switch {
+	case step < time.Second:
+		return fmt.Errorf("%s is below 1s", step)
+	case step%time.Second != 0:
+		return fmt.Errorf("%s is not in whole seconds", step)
+	case step > max(since, time.Minute):
+		return fmt.Errorf("%s is above since, %s", step, since)
+	}
+	return nil
+}
+
 // Range is what every question is asked about: attempts from From (inclusive) to To (exclusive), of one
 // project or, with Project empty, of all.
 type Range struct {

@@ -157,6 +157,28 @@ func TestRetries(t *testing.T) {
 	}
 }
 
+// A request belongs to the time in which it began: one that began before was taken for a request whose
+// retry was its first attempt, one that was retried after the end for one that nobody recovered.
+func TestRetriesAtTheEdgesOfATime(t *testing.T) {
+	at := func(edge time.Time, seconds int) string { return stamp(edge.Add(time.Duration(seconds) * time.Second)) }
+	attempts := []attempt{
+		{"request_id": "before", "provider": "a", "outcome": "upstream_error", "error_type": "server_error", "started_at": at(span.From, -1)},
+		{"request_id": "before", "provider": "b", "outcome": "upstream_error", "error_type": "server_error", "attempt_no": 2, "started_at": at(span.From, 1)},
+		{"request_id": "before", "provider": "c", "outcome": "completed", "attempt_no": 3, "started_at": at(span.From, 2)},
+		{"request_id": "at the end", "provider": "a", "outcome": "network_error", "error_type": "network_error", "started_at": at(span.To, -1)},
+		{"request_id": "at the end", "provider": "b", "outcome": "completed", "attempt_no": 2, "started_at": at(span.To, 1)},
+		{"request_id": "after", "provider": "a", "outcome": "upstream_error", "error_type": "server_error", "started_at": at(span.To, 0)},
+	}
+	got, err := queries.Retries(t.Context(), database(t, attempts), span)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []queries.Retry{{Provider: "a", ErrorType: "network_error", Requests: 1, Recovered: 1, RecoveredElsewhere: 1, Attempts: 2}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestCacheHits(t *testing.T) {
 	got, err := queries.CacheHits(t.Context(), database(t, rows), span)
 	if err != nil {

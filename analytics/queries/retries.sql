@@ -1,5 +1,6 @@
 -- What retrying recovered: requests whose first attempt failed, by the provider that failed and how,
--- and how they ended.
+-- and how they ended. A request belongs to the time in which its first attempt began; the others may lie
+-- behind its end.
 SELECT
     first_provider AS provider,
     first_error AS error_type,
@@ -21,10 +22,11 @@ FROM
         sumIf(a.cost_nano_usd, a.outcome != 'completed') AS wasted
     FROM attempts_unique AS a
     WHERE a.started_at >= {from:DateTime64(3, 'UTC')}
-      AND a.started_at < {to:DateTime64(3, 'UTC')}
-      AND a.day BETWEEN toDate({from:DateTime64(3, 'UTC')}, 'UTC') AND toDate({to:DateTime64(3, 'UTC')}, 'UTC') -- so that retries of these days alone are read
+      AND a.started_at < {to:DateTime64(3, 'UTC')} + toIntervalHour(1) -- no request takes an hour
+      AND a.day BETWEEN toDate({from:DateTime64(3, 'UTC')}, 'UTC') AND toDate({to:DateTime64(3, 'UTC')} + toIntervalHour(1), 'UTC') -- so that retries of these days alone are read
       AND ({project:String} = '' OR a.project_id = {project:String})
     GROUP BY request_id
+    HAVING min(a.attempt_no) = 1 AND min(a.started_at) < {to:DateTime64(3, 'UTC')}
 )
 WHERE first_outcome IN ('gateway_error', 'upstream_error', 'upstream_timeout', 'network_error')
 GROUP BY provider, error_type

@@ -6,7 +6,9 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -15,9 +17,6 @@ import (
 	"turnout/internal/chx"
 	"turnout/internal/telemetry"
 )
-
-// maxRange bounds what one question may read: attempts are kept for 90 days.
-const maxRange = 100 * 24 * time.Hour
 
 // New returns the API. Every answer is {"from", "to", "rows": [...]}; every error
 // {"error": {"message", "type", "param"}}.
@@ -29,7 +28,11 @@ func New(db *chx.Conn, metrics *telemetry.Metrics, log *slog.Logger, now func() 
 
 	ask := func(path string, f func(context.Context, echo.Context, queries.Range) (any, error)) {
 		e.GET("/api/v1/"+path, func(c echo.Context) error {
-			r, err := span(c, now())
+			var r queries.Range
+			err := known(c, path)
+			if err == nil {
+				r, err = span(c, now())
+			}
 			if err != nil {
 				asked.WithLabelValues(path, "refused").Inc()
 				return err
@@ -60,8 +63,8 @@ func New(db *chx.Conn, metrics *telemetry.Metrics, log *slog.Logger, now func() 
 		if err != nil {
 			return nil, err
 		}
-		if step < time.Second {
-			return nil, &badParameter{"step", fmt.Sprintf("%s is below 1s", step)}
+		if err := queries.CheckStep(step, r.To.Sub(r.From)-time.Second); err != nil {
+			return nil, &badParameter{"step", err.Error()}
 		}
 		return queries.HealthOverTime(ctx, db, r, step)
 	})
@@ -86,13 +89,28 @@ type badParameter struct{ name, problem string }
 
 func (b *badParameter) Error() string { return b.name + ": " + b.problem }
 
+// known refuses parameters that a question does not have, and those given twice: without it a typing
+// mistake would be answered for another time or project.
+func known(c echo.Context, path string) error {
+	given := c.QueryParams()
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		switch {
+		case name != "since" && name != "project" && (name != "step" || path != "health"):
+			return &badParameter{name, "there is no such parameter; a question takes since and project, health also step"}
+		case len(given[name]) > 1:
+			return &badParameter{name, "is given more than once"}
+		}
+	}
+	return nil
+}
+
 func span(c echo.Context, now time.Time) (queries.Range, error) {
 	since, err := duration(c, "since", 24*time.Hour)
 	if err != nil {
 		return queries.Range{}, err
 	}
-	if since <= 0 || since > maxRange {
-		return queries.Range{}, &badParameter{"since", fmt.Sprintf("%s is not between 0 and %s", since, maxRange)}
+	if err := queries.CheckSince(since); err != nil {
+		return queries.Range{}, &badParameter{"since", err.Error()}
 	}
 	return queries.Range{From: now.Add(-since), To: now.Add(time.Second), Project: c.QueryParam("project")}, nil
 }
