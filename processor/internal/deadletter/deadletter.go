@@ -19,6 +19,9 @@ import (
 // maxValue is how much of a value is kept: the record gets longer by its headers and must still fit.
 const maxValue = 512 << 10
 
+// maxOther is how much of a key is kept, and how long the headers may be that are.
+const maxOther = 64 << 10
+
 // Letter is a record and why it is here.
 type Letter struct {
 	Source kafkax.Record
@@ -82,12 +85,20 @@ func (l *Log) Write(ctx context.Context, letters []Letter) error {
 
 func record(letter Letter) kafkax.Record {
 	s := letter.Source
-	headers := append(slices.Clone(s.Headers),
+	size := 0
+	for _, h := range s.Headers {
+		size += len(h.Key) + len(h.Value)
+	}
+	var headers []kafkax.Header
+	if size <= maxOther {
+		headers = slices.Clone(s.Headers)
+	}
+	headers = append(headers,
 		kafkax.Header{Key: topic.HeaderDeadCause, Value: []byte(letter.Cause)},
 		kafkax.Header{Key: topic.HeaderDeadTopic, Value: []byte(s.Topic)},
 		kafkax.Header{Key: topic.HeaderDeadPartition, Value: []byte(strconv.Itoa(s.Partition))},
 		kafkax.Header{Key: topic.HeaderDeadOffset, Value: []byte(strconv.FormatInt(s.Offset, 10))})
-	return kafkax.Record{Key: s.Key, Value: s.Value[:min(len(s.Value), maxValue)], Headers: headers, Time: s.Time}
+	return kafkax.Record{Key: s.Key[:min(len(s.Key), maxOther)], Value: s.Value[:min(len(s.Value), maxValue)], Headers: headers, Time: s.Time}
 }
 
 // sane keeps a record's time, which anybody can set, within what a partition by day makes sense of.
