@@ -34,6 +34,9 @@ func TestResourcesPage(t *testing.T) {
 		t.Errorf("routing shows\n%+v\nand the defaults are\n%+v", got, want)
 	}
 	names := fieldNames(t)
+	for _, rate := range new(Price).optional() {
+		names = append(names, rate.name)
+	}
 	if len(names) < 80 {
 		t.Errorf("only %d fields found in the decoder", len(names))
 	}
