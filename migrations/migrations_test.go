@@ -5,8 +5,10 @@ import (
 	"context"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -363,5 +365,42 @@ func TestRecordsOfTwoLogsDoNotReplaceEachOther(t *testing.T) {
 		if err := conn.QueryRow(t.Context(), "SELECT count() FROM "+table+" FINAL").Scan(&n); err != nil || n != 2 {
 			t.Errorf("%s holds %d rows, %v", table, n, err)
 		}
+	}
+}
+
+// Every table is explained to those who may query it, and none that is not there.
+func TestEveryTableIsDocumented(t *testing.T) {
+	page, err := os.ReadFile("../docs/events.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(page), "\n## Tables\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	var documented []string
+	for line := range strings.Lines(section) {
+		if cells := strings.Split(line, "|"); len(cells) > 3 {
+			for _, m := range regexp.MustCompile("`([a-z_]+)`").FindAllStringSubmatch(cells[1], -1) {
+				documented = append(documented, m[1])
+			}
+		}
+	}
+	there := []string{"schema_migrations"} // golang-migrate's
+	files, err := filepath.Glob("*.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`CREATE (?:TABLE|VIEW) IF NOT EXISTS (\w+)`).FindAllStringSubmatch(string(text), -1) {
+			there = append(there, m[1])
+		}
+	}
+	slices.Sort(there)
+	slices.Sort(documented)
+	if !slices.Equal(slices.Compact(there), documented) {
+		t.Errorf("docs/events.md explains\n%v\nand there are\n%v", documented, there)
 	}
 }
