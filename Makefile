@@ -12,7 +12,7 @@ VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev
 LDFLAGS  := -X turnout/internal/lifecycle.Version=$(VERSION)
 GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-.PHONY: help deps build dev demo test race lint fuzz bench bench-pipeline bench-memory bench-micro measure kafka test-kafka sdk chaos soak clients agents compose-check ci clean
+.PHONY: help deps build dev demo test race lint fuzz bench bench-pipeline bench-memory bench-micro measure kafka test-kafka sdk chaos model soak clients agents compose-check ci clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'

@@ -108,8 +108,8 @@ func TestRefused(t *testing.T) {
 		says   []string
 	}{
 		"":                                 {400, "model_not_found", []string{"empty"}},
-		"smart":                            {400, "model_not_found", []string{"models.smart"}},
-		"smart:cheap":                      {400, "model_not_found", []string{"models.smart"}},
+		"smart":                            {400, "model_not_found", []string{"models.smart does not exist", "auto"}},
+		"smart:cheap":                      {400, "model_not_found", []string{"models.smart does not exist", "auto"}},
 		"dynamic/x":                        {404, "not_found", []string{`"x"`}},
 		"@mine":                            {400, "unknown_preset", []string{`"mine"`}},
 		"gpt-5.4-mni":                      {400, "model_not_found", []string{`"gpt-5.4-mni"`, "did you mean gpt-5.4-mini?"}},

@@ -115,7 +115,7 @@ func refuse(id string) *Error {
 	case id == "":
 		return &Error{400, "model_not_found", "the model is empty: name one that GET /v1/models lists", "model"}
 	case id == "smart":
-		return &Error{400, "model_not_found", "the model smart is not configured: set models.smart of the project to the models it may choose from", "model"}
+		return &Error{400, "model_not_found", "the model smart is not configured: the project's setting models.smart does not exist in this version yet; ask for auto, or name a model that GET /v1/models lists", "model"}
 	case strings.HasPrefix(id, "dynamic/"):
 		return &Error{404, "not_found", fmt.Sprintf("there is no dynamic route %q", shown(id[len("dynamic/"):])), "model"}
 	case id[0] == '@':

@@ -127,7 +127,7 @@ func Load(command string, cfg any, env lifecycle.Env, known []string) (Result, e
 			if isKnown(key, own, known) {
 				continue
 			}
-			mistakes = append(mistakes, fmt.Errorf("%s: unknown setting %q%s", *file, key, closest(key, own, known)))
+			mistakes = append(mistakes, fmt.Errorf("%s: unknown setting %q%s", *file, key, closest(command, key, own, known)))
 			delete(values, key)
 		}
 		load(keepOwn(values, own), func(string) string { return *file })
@@ -144,7 +144,7 @@ func Load(command string, cfg any, env lifecycle.Env, known []string) (Result, e
 			continue
 		}
 		if !slices.ContainsFunc(known, func(key string) bool { return Variable(key) == name }) {
-			mistakes = append(mistakes, fmt.Errorf("environment: unknown setting %s", name))
+			mistakes = append(mistakes, fmt.Errorf("environment: unknown setting %s (%s)", name, whereListed(command)))
 		}
 	}
 	load(values, Variable)
@@ -330,8 +330,11 @@ func keepOwn(values map[string]any, own []Leaf) map[string]any {
 	return kept
 }
 
+// whereListed says where the names of settings stand.
+func whereListed(command string) string { return "turnout " + command + " --help lists them" }
+
 // closest suggests the setting whose last part is the same or whose name begins alike.
-func closest(key string, own []Leaf, known []string) string {
+func closest(command, key string, own []Leaf, known []string) string {
 	last := key[strings.LastIndexByte(key, '.')+1:]
 	all := slices.Clone(known)
 	for _, leaf := range own {
@@ -343,7 +346,7 @@ func closest(key string, own []Leaf, known []string) string {
 			return fmt.Sprintf(" (did you mean %q?)", candidate)
 		}
 	}
-	return ""
+	return " (" + whereListed(command) + ")"
 }
 
 func usage(command, words string, own []Leaf) string {

@@ -69,7 +69,7 @@ func TestEveryMistakeIsReportedAtOnce(t *testing.T) {
 	if lifecycle.Code(err) != 2 {
 		t.Fatalf("code of %v", err)
 	}
-	for _, want := range []string{`unknown setting "lisen"`, `unknown setting "kafka.broker" (did you mean "kafka.brokers"?)`, "TURNOUT_KAFKA_BROKER", `poll_interval: "soon" is not a duration`, `on: "maybe" is not true or false (from TURNOUT_ON)`, `max_body_bytes: "many" is not a whole number (from --max_body_bytes)`} {
+	for _, want := range []string{`unknown setting "lisen"`, `unknown setting "kafka.broker" (did you mean "kafka.brokers"?)`, "TURNOUT_KAFKA_BROKER (turnout gateway --help lists them)", `unknown setting "lisen" (turnout gateway --help lists them)`, `poll_interval: "soon" is not a duration`, `on: "maybe" is not true or false (from TURNOUT_ON)`, `max_body_bytes: "many" is not a whole number (from --max_body_bytes)`} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("missing %q in:\n%v", want, err)
 		}
