@@ -165,3 +165,17 @@ func BenchmarkParse(b *testing.B) {
 		}
 	}
 }
+
+// Models that write and draw had the price of drawing for all they say, ten times too much for text.
+func TestTextAndImagesHavePricesOfTheirOwn(t *testing.T) {
+	for _, m := range parse(t).Models {
+		if !slices.Contains(m.Output, "text") || !slices.Contains(m.Output, "image") {
+			continue
+		}
+		for _, mapping := range m.Mappings {
+			if p := mapping.Price; p.ImageOutput == nil || *p.ImageOutput <= p.Output {
+				t.Errorf("%s at %s: output %v, images %v", m.ID, mapping.Provider, p.Output, p.ImageOutput)
+			}
+		}
+	}
+}
