@@ -11,10 +11,10 @@ import (
 // longestCallID is what Amazon takes; Anthropic takes no other characters than Amazon.
 const longestCallID = 64
 
-// CallID is the id of a tool call for an upstream that takes letters, digits, _ and - alone. One of another
+// NarrowCallID is the id of a tool call for an upstream that takes letters, digits, _ and - alone. One of another
 // maker, such as functions.read:0, becomes one of those, always the same, so that call and result still
 // find each other.
-func CallID(raw Raw) Raw {
+func NarrowCallID(raw Raw) Raw {
 	n := len(raw) - len(`""`)
 	ok := n > 0 && n <= longestCallID
 	for i := 1; ok && i <= n; i++ {

@@ -16,11 +16,11 @@ func TestCallIDsOfOtherMakers(t *testing.T) {
 		strings.Repeat("x", 64), strings.Repeat("x", 65), strings.Repeat("x", 66), "toolu_01A-b", "tooluse_bRX9ftpYK3xO5tev2x4qtc",
 	} {
 		raw := Raw(strconv.Quote(id))
-		got := string(CallID(raw))
+		got := string(NarrowCallID(raw))
 		if !allowed.MatchString(got) {
 			t.Errorf("%q became %s", id, got)
 		}
-		if again := string(CallID(raw)); again != got {
+		if again := string(NarrowCallID(raw)); again != got {
 			t.Errorf("%q became %s, then %s", id, got, again)
 		}
 		if allowed.MatchString(string(raw)) && got != string(raw) {
@@ -31,7 +31,7 @@ func TestCallIDsOfOtherMakers(t *testing.T) {
 		}
 		seen[got] = id
 	}
-	if got := string(CallID(nil)); !allowed.MatchString(got) {
+	if got := string(NarrowCallID(nil)); !allowed.MatchString(got) {
 		t.Errorf("nothing became %s", got)
 	}
 }

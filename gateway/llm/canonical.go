@@ -2,6 +2,8 @@ package llm
 
 import (
 	"encoding/json"
+	"slices"
+	"strconv"
 
 	"turnout/internal/jsonx"
 	"turnout/schemas/attempt"
@@ -27,8 +29,29 @@ type Request struct {
 	Reasoning    Reasoning
 	User         Raw // string: the client's id of its user
 	ServiceTier  string
-	// Unsaid are the top-level fields that only the surface's own protocol can say.
+	Verbosity    Raw   // string: chat alone has a word for it, so Unsaid names it too
+	Modalities   []Raw // strings: Gemini alone has words for them, so Unsaid names them too
+	// Unsaid are the fields that only the surface's own protocol can say.
 	Unsaid []string
+	// Echo are fields that the surface's answers repeat, as they came.
+	Echo map[string]Raw
+}
+
+// Leave notes a field that only the surface's own protocol can say.
+func (r *Request) Leave(field string) {
+	if !slices.Contains(r.Unsaid, field) {
+		r.Unsaid = append(r.Unsaid, field)
+	}
+}
+
+// UnsaidBut is a copy of Unsaid without the fields that a protocol has words for after all.
+func (r *Request) UnsaidBut(fields ...string) (names []string) {
+	for _, name := range r.Unsaid {
+		if !slices.Contains(fields, name) {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // Sampling are parameters that are carried over as they stand, nil where not given.
@@ -90,6 +113,7 @@ type Part struct {
 	Redacted  Raw    // string: reasoning that only the issuer can read
 	Cache     Raw    // object: cache_control
 	Detail    Raw    // string: how closely an image is looked at
+	At        int    // of the system's: how many messages stand before it
 }
 
 // ToolKind says how a surface has a tool that upstreams know as a function.
@@ -163,6 +187,12 @@ type Response struct {
 	Usage    Usage
 }
 
+// CallID is an id for the nth tool call, from 0, of an answer, where it came without one: other protocols
+// cannot do without, and none may stand twice in a conversation.
+func CallID(answer Raw, n int) Raw {
+	return jsonx.AppendString(nil, "call_"+jsonx.RawText(answer)+"_"+strconv.Itoa(n))
+}
+
 // EventKind says what an event of a stream brings.
 type EventKind uint8
 
@@ -177,6 +207,7 @@ const (
 	EventCall                           // Index, ID, Name: a tool call begins
 	EventArguments                      // Index, Text: a piece of its arguments
 	EventFinish                         // Finish, Upstream, Sequence
+	EventImage                          // Media, Text: base64
 )
 
 // Event is one step of a streamed answer. Its raw fields are valid until the next is read.
@@ -186,6 +217,7 @@ type Event struct {
 	ID       Raw
 	Name     Raw
 	Text     Raw // string: a piece
+	Media    string
 	Finish   Finish
 	Upstream string
 	Sequence Raw
@@ -197,6 +229,7 @@ type Stamp struct {
 	Model   string // the catalogue's
 	Created int64  // Unix seconds
 	Tools   []Tool // of the request, for a surface that says calls of some otherwise than of functions
+	Echo    map[string]Raw
 }
 
 // OrEmpty is the raw string, or an empty one where there is none.

@@ -11,6 +11,7 @@ type Decoding struct {
 
 	at      int
 	problem string // "": none so far
+	images  []Part // that the model made and no user's turn holds yet
 }
 
 // Begin starts on the body of a request.
@@ -31,7 +32,32 @@ func (d *Decoding) Done(body []byte) (*Request, *Error) {
 	if d.problem != "" {
 		return nil, InvalidRequest(body, d.at, d.problem)
 	}
+	if d.images != nil {
+		d.Request.Messages = append(d.Request.Messages, Message{Parts: d.User(nil)})
+	}
 	return d.Request, nil
+}
+
+// System adds what the system says to the request, where it says it.
+func (d *Decoding) System(parts ...Part) {
+	for _, p := range parts {
+		p.At = len(d.Request.Messages)
+		d.Request.System = append(d.Request.System, p)
+	}
+}
+
+// Made keeps an image of the model's own for the user's next turn: no other protocol takes one in an
+// assistant's.
+func (d *Decoding) Made(image Part) { d.images = append(d.images, image) }
+
+// User puts in front of what a user says the images that the model made before.
+func (d *Decoding) User(parts []Part) []Part {
+	if d.images == nil {
+		return parts
+	}
+	parts = append(d.images, parts...)
+	d.images = nil
+	return parts
 }
 
 // Flag reads a boolean; everything else is false.

@@ -50,6 +50,18 @@ func (p *parser) message() {
 		case "tool_call_id":
 			resultAt = c.Pos()
 			result = c.RawString()
+		case "function_call": // as tools were called once
+			if c.Kind() != jsonx.Null {
+				p.facts.Tools = true
+				p.facts.own(resource.CapTools)
+			}
+		case "audio": // what was said before, by an id that its issuer alone knows
+			if c.Kind() != jsonx.Null {
+				p.facts.Audio = true
+				p.facts.own(resource.CapAudio)
+			}
+		case "images": // that the model made
+			c.EachItem(func(int) { p.part() })
 		}
 	}
 	p.facts.AssistantPrefill = role.Is("assistant") // what counts is the last message
@@ -63,10 +75,13 @@ func (p *parser) message() {
 		} else if !p.calls[jsonx.RawText(result)] {
 			p.refuse(resultAt, "must be the id of a tool call in an assistant's message before it")
 		}
-	case role.Is("user"), role.Is("system"), role.Is("developer"), role.Is("function"):
+	case role.Is("user"), role.Is("system"), role.Is("developer"):
 		if !content {
 			p.missing(at, "content")
 		}
+	case role.Is("function"):
+		p.facts.Tools = true
+		p.facts.own(resource.CapTools)
 	default:
 		p.refuse(roleAt, "must be system, developer, user, assistant or tool")
 	}

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"turnout/internal/jsonx"
+	"turnout/schemas/resource"
 )
 
 // ParseChat reads a chat completion request once: it checks the JSON as a whole, and of its fields
@@ -55,6 +56,8 @@ type parser struct {
 
 	sawInput bool
 	calls    map[string]bool // ids of tool calls seen, where results are matched with them
+	// Where the turn under way of a Messages conversation holds its first result and its first call; -1: nowhere.
+	resultAt, useAt int
 }
 
 // finding is the first value that is not what it should be; empty: none. Its path is worked out when
@@ -183,7 +186,15 @@ func (p *parser) topField(key []byte) {
 	case "web_search_options":
 		f.WebSearch = f.WebSearch || c.Kind() != jsonx.Null
 	case "audio":
-		f.Audio = f.Audio || c.Kind() != jsonx.Null
+		if c.Kind() != jsonx.Null { // to be spoken, which translations cannot tell
+			f.Audio = true
+			f.own(resource.CapAudio)
+		}
+	case "functions", "function_call": // as tools were called once
+		if c.Kind() != jsonx.Null {
+			f.Tools = true
+			f.own(resource.CapTools)
+		}
 	case "user":
 		f.User = p.text()
 	case "session_id":

@@ -137,6 +137,7 @@ func (p *parser) turn() {
 	}
 	// The role decides what the content may hold, and may stand behind it.
 	role, content := "", -1
+	p.resultAt, p.useAt = -1, -1
 	c.EachField(func(key []byte) {
 		switch string(key) {
 		case "role":
@@ -155,6 +156,10 @@ func (p *parser) turn() {
 		p.missing(at, "role")
 	case content < 0:
 		p.missing(at, "content")
+	case role != "user" && p.resultAt >= 0:
+		p.refuse(p.resultAt, "is a tool_result, which must stand in a user's message")
+	case role != "assistant" && p.useAt >= 0:
+		p.refuse(p.useAt, "is a tool_use, which must stand in an assistant's message")
 	}
 }
 
@@ -270,8 +275,14 @@ func (p *parser) block(where place) (unsigned bool) {
 		}
 		f.Replayed = sealed
 	case "tool_use":
+		if p.useAt < 0 {
+			p.useAt = at
+		}
 		p.called(id)
 	case "tool_result":
+		if p.resultAt < 0 {
+			p.resultAt = at
+		}
 		if where != inMessage {
 			p.refuse(at, "must stand in a user's message")
 		} else if !p.calls[result] {
@@ -315,12 +326,14 @@ func (p *parser) source(block, at int, document bool) {
 		return
 	}
 	var kind string
-	data, link := -1, -1
+	data, link, media := -1, -1, false
 	var raw, url []byte
 	c.EachField(func(key []byte) {
 		switch string(key) {
 		case "type":
 			kind = jsonx.RawText(c.RawString())
+		case "media_type":
+			media = c.RawString() != nil
 		case "data":
 			data = c.Pos()
 			raw = c.RawString()
@@ -338,6 +351,8 @@ func (p *parser) source(block, at int, document bool) {
 			p.missing(at, "data")
 		case kind == "base64" && !SafeBase64(raw):
 			p.refuse(at+data, "must be base64")
+		case kind == "base64" && !media:
+			p.missing(at, "media_type")
 		}
 	case "url":
 		switch {

@@ -79,8 +79,8 @@ func (p *parser) item() {
 		return
 	}
 	kind, role, call := "", "", ""
-	var sealed []byte
-	kindAt, callAt, content, tools := at, at, -1, false
+	var sealed, made []byte
+	kindAt, callAt, madeAt, content, tools := at, at, at, -1, false
 	c.EachField(func(key []byte) {
 		switch string(key) {
 		case "type":
@@ -108,6 +108,9 @@ func (p *parser) item() {
 			}
 		case "encrypted_content":
 			sealed = c.RawString()
+		case "result":
+			madeAt = c.Pos()
+			made = c.RawString()
 		case "tools": // that were found or came later; other items list what is none
 			if tools = kind == "tool_search_output" || kind == "additional_tools"; tools {
 				p.tools(p.responsesTool)
@@ -140,6 +143,13 @@ func (p *parser) item() {
 	case "reasoning":
 		if len(sealed) > len(`""`) {
 			f.Replayed = sealed
+		}
+	case "image_generation_call":
+		f.Images++
+		if len(made) <= len(`""`) {
+			f.own(resource.CapVision) // OpenAI knows it by its id
+		} else if !SafeBase64(made) {
+			p.refuse(madeAt, "must be base64")
 		}
 	case "item_reference":
 		p.refuse(at, "refers to an item that the gateway did not store; send the item itself")

@@ -102,6 +102,9 @@ func (p *parser) toolChoice(nested bool) {
 			p.missing(at, "function.name")
 		case kind == "function" && !named:
 			p.missing(at, "name")
+		case kind == "function", kind == "custom" && named:
+		default: // a choice of several, or of OpenAI's own tools
+			p.facts.own(resource.CapToolChoice)
 		}
 	case jsonx.String:
 		switch word := c.Text(); {

@@ -138,7 +138,7 @@ func (w *writer) block(b []byte, p *llm.Part) []byte {
 		b = jsonx.Add(append(b, `"reasoningText":{`...), "text", llm.OrEmpty(p.Text))
 		b = append(jsonx.Add(b, "signature", p.Signature), "}}"...)
 	case llm.PartCall:
-		b = jsonx.Add(append(b, `"toolUse":{`...), "toolUseId", llm.CallID(p.ID))
+		b = jsonx.Add(append(b, `"toolUse":{`...), "toolUseId", llm.NarrowCallID(p.ID))
 		b = jsonx.Add(b, "name", p.Name)
 		b = append(jsonx.Add(b, "input", p.Input), '}')
 	case llm.PartResult:
@@ -148,7 +148,7 @@ func (w *writer) block(b []byte, p *llm.Part) []byte {
 }
 
 func (w *writer) result(b []byte, p *llm.Part) []byte {
-	b = jsonx.Add(append(b, `"toolResult":{`...), "toolUseId", llm.CallID(p.ID))
+	b = jsonx.Add(append(b, `"toolResult":{`...), "toolUseId", llm.NarrowCallID(p.ID))
 	b = append(jsonx.AddKey(b, "content"), '[')
 	empty := len(b)
 	for i := range p.Parts {

@@ -8,22 +8,20 @@ import (
 // Append appends the request for an upstream that speaks chat completions, and returns the names of
 // what of it could not be said.
 func Append(dst []byte, r *llm.Request, s llm.Sending) (out []byte, stripped []string) {
-	stripped = append(stripped, r.Unsaid...)
+	stripped = r.UnsaidBut("text.verbosity")
 	b := jsonx.AddString(append(dst, '{'), "model", s.Model)
 	b = jsonx.AddKey(b, "messages")
 	b = append(b, '[')
-	if len(r.System) > 0 {
-		b = append(b, `{"role":"system","content":`...)
-		b = append(append(b, paragraphs(r.System)...), '}')
-	}
-	thought := false
+	system := r.System
 	for i := range r.Messages {
-		b = appendMessage(b, &r.Messages[i], &thought)
+		if !answers(r, i) { // nothing comes between calls and what they brought
+			b, system = appendSystem(b, system, i)
+		}
+		b = appendMessage(b, &r.Messages[i])
 	}
+	b, _ = appendSystem(b, system, len(r.Messages))
 	b = append(b, ']')
-	if thought {
-		stripped = append(stripped, "thinking")
-	}
+	stripped = append(stripped, r.Lost(llm.LosesThinking|llm.LosesErrors|llm.LosesCache)...)
 	b = appendTools(b, r, s)
 	b = appendFormat(b, &r.Format)
 	if r.MaxTokens > 0 {
@@ -64,6 +62,7 @@ func Append(dst []byte, r *llm.Request, s llm.Sending) (out []byte, stripped []s
 	if r.ServiceTier != "" {
 		b = jsonx.AddString(b, "service_tier", r.ServiceTier)
 	}
+	b = jsonx.Add(b, "verbosity", r.Verbosity)
 	if r.Stream {
 		b = append(b, `,"stream":true`...)
 		if !s.NoUsage {
@@ -71,6 +70,29 @@ func Append(dst []byte, r *llm.Request, s llm.Sending) (out []byte, stripped []s
 		}
 	}
 	return append(b, '}'), stripped
+}
+
+// answers says whether a message holds what calls of the one before it brought.
+func answers(r *llm.Request, i int) bool {
+	for _, p := range r.Messages[i].Parts {
+		if p.Kind == llm.PartResult {
+			return true
+		}
+	}
+	return false
+}
+
+// appendSystem appends what the system says before the message at i, and returns what it says later.
+func appendSystem(b []byte, system []llm.Part, i int) (out []byte, rest []llm.Part) {
+	n := 0
+	for n < len(system) && system[n].At <= i {
+		n++
+	}
+	if n > 0 {
+		b = append(jsonx.Comma(b), `{"role":"system","content":`...)
+		b = append(append(b, paragraphs(system[:n])...), '}')
+	}
+	return b, system[n:]
 }
 
 // paragraphs is the text of all parts as one raw string, which every upstream takes as a system's.
@@ -159,9 +181,9 @@ func appendFormat(b []byte, f *llm.Format) []byte {
 
 // appendMessage appends a turn: results of tool calls become messages of their own, in front of what
 // else the user says. A picture that a tool brought stands behind them, since a tool can only say text.
-func appendMessage(b []byte, m *llm.Message, thought *bool) []byte {
+func appendMessage(b []byte, m *llm.Message) []byte {
 	if m.Assistant {
-		return appendAssistant(b, m, thought)
+		return appendAssistant(b, m)
 	}
 	var rest []llm.Part
 	for i := range m.Parts {
@@ -190,13 +212,12 @@ func appendMessage(b []byte, m *llm.Message, thought *bool) []byte {
 	return append(appendContent(b, rest), '}')
 }
 
-func appendAssistant(b []byte, m *llm.Message, thought *bool) []byte {
+func appendAssistant(b []byte, m *llm.Message) []byte {
 	var said []llm.Part
 	calls := 0
 	for i := range m.Parts {
 		switch p := &m.Parts[i]; p.Kind {
 		case llm.PartThinking:
-			*thought = true
 		case llm.PartCall:
 			calls++
 		default:

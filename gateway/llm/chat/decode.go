@@ -71,12 +71,31 @@ func (d *decoder) field(key []byte) {
 		r.User = d.RawString()
 	case "service_tier":
 		r.ServiceTier = jsonx.RawText(d.RawString())
+	case "modalities":
+		d.modalities()
 	default:
 		name := string(key)
 		if d.RawValue() != nil {
-			r.Unsaid = append(r.Unsaid, name)
+			r.Leave(name)
 		}
 	}
+}
+
+// modalities reads what the answer is to be made of; text alone is what it is made of anyway.
+func (d *decoder) modalities() {
+	r := d.Request
+	more := false
+	d.EachItem(func(int) {
+		if word := d.RawString(); word != nil {
+			r.Modalities = append(r.Modalities, word)
+			more = more || string(word) != `"text"`
+		}
+	})
+	if !more {
+		r.Modalities = nil
+		return
+	}
+	r.Leave("modalities")
 }
 
 func (d *decoder) stop() {
@@ -95,7 +114,9 @@ func (d *decoder) stop() {
 func (d *decoder) message() {
 	var role string
 	var parts, calls []llm.Part
+	var images []llm.Part
 	var id, thinking llm.Raw
+	sealed := false
 	at := d.Pos()
 	d.EachField(func(key []byte) {
 		switch string(key) {
@@ -111,19 +132,36 @@ func (d *decoder) message() {
 			if text := d.RawString(); llm.Filled(text) {
 				parts = append(parts, llm.Part{Kind: llm.PartRefusal, Text: text})
 			}
-		case "reasoning_content":
-			thinking = d.RawString()
+		case "reasoning_content", "reasoning":
+			if text := d.RawString(); llm.Filled(text) {
+				thinking = text
+			}
+		case "reasoning_details":
+			sealed = d.RawValue() != nil
+		case "images":
+			d.EachItem(func(int) {
+				if p, ok := d.part(); ok {
+					images = append(images, p)
+				}
+			})
+		case "name":
+			if d.RawValue() != nil {
+				d.Request.Leave("name")
+			}
 		}
 	})
 	r := d.Request
 	switch role {
 	case "system", "developer":
-		r.System = append(r.System, parts...)
+		d.System(parts...)
 	case "user":
-		r.Messages = append(r.Messages, llm.Message{Parts: parts})
+		r.Messages = append(r.Messages, llm.Message{Parts: d.User(parts)})
 	case "assistant":
-		if llm.Filled(thinking) {
-			parts = append([]llm.Part{{Kind: llm.PartThinking, Text: thinking}}, parts...)
+		if llm.Filled(thinking) || sealed {
+			parts = append([]llm.Part{{Kind: llm.PartThinking, Text: llm.OrEmpty(thinking)}}, parts...)
+		}
+		for _, image := range images {
+			d.Made(image)
 		}
 		r.Messages = append(r.Messages, llm.Message{Assistant: true, Parts: append(parts, calls...)})
 	case "tool":

@@ -2,7 +2,7 @@ package chat
 
 import (
 	"errors"
-	"strconv"
+	"fmt"
 
 	"turnout/gateway/llm"
 	"turnout/internal/jsonx"
@@ -11,19 +11,28 @@ import (
 // ErrNoAnswer is returned for JSON that holds no answer.
 var ErrNoAnswer = errors.New("an answer without choices")
 
-var errFailed = errors.New(`an answer that ended with finish_reason "error"`)
+// Failed says whether a finish reason means that the provider gave up on the answer.
+func Failed(reason string) bool {
+	return reason == "error" || reason == "insufficient_system_resource" // DeepSeek's
+}
 
 // Finishes are the finish reasons of chat and what they mean.
 var finishes = map[string]llm.Finish{
 	"stop": llm.FinishStop, "length": llm.FinishLength, "tool_calls": llm.FinishTools,
-	"function_call": llm.FinishTools, "content_filter": llm.FinishFilter,
+	"function_call": llm.FinishTools, "content_filter": llm.FinishFilter, "model_length": llm.FinishLength, // Mistral's
 }
 
-func finishOf(word string) llm.Finish {
-	if f, ok := finishes[word]; ok {
-		return f
+// finishOf is what a reason means. An answer that calls tools may say stop: OpenAI's do where the tool was
+// named, some always; elsewhere the calls would be passed over.
+func finishOf(word string, calls bool) llm.Finish {
+	f, ok := finishes[word]
+	if !ok || f == llm.FinishStop {
+		f = llm.FinishStop
+		if calls {
+			f = llm.FinishTools
+		}
 	}
-	return llm.FinishStop
+	return f
 }
 
 // Word is what chat calls a reason.
@@ -68,9 +77,19 @@ func DecodeResponse(body []byte, contextLimit int64) (*llm.Response, error) {
 	switch {
 	case choices == 0:
 		return nil, ErrNoAnswer
-	case r.Upstream == "error":
-		return nil, errFailed
+	case Failed(r.Upstream):
+		return nil, fmt.Errorf("an answer that ended with finish_reason %q", r.Upstream)
 	}
+	calls := 0
+	for i := range r.Parts {
+		if p := &r.Parts[i]; p.Kind == llm.PartCall {
+			if !llm.Filled(p.ID) {
+				p.ID = llm.CallID(r.ID, calls)
+			}
+			calls++
+		}
+	}
+	r.Finish = finishOf(r.Upstream, calls > 0)
 	return r, nil
 }
 
@@ -79,7 +98,6 @@ func (d *decoder) answer(r *llm.Response) {
 		switch string(key) {
 		case "finish_reason":
 			r.Upstream = jsonx.RawText(d.RawString())
-			r.Finish = finishOf(r.Upstream)
 		case "message":
 			r.Parts = d.said()
 		}
@@ -88,11 +106,17 @@ func (d *decoder) answer(r *llm.Response) {
 
 func (d *decoder) said() (parts []llm.Part) {
 	var thinking, refusal llm.Raw
-	var content, calls []llm.Part
+	var content, images, calls []llm.Part
 	d.EachField(func(key []byte) {
 		switch string(key) {
 		case "content":
-			content = d.Content(d.part)
+			content = d.Content(d.piece)
+		case "images":
+			d.EachItem(func(int) {
+				if p, ok := d.part(); ok && p.Data != nil {
+					images = append(images, p)
+				}
+			})
 		case "reasoning_content", "reasoning":
 			if text := d.RawString(); llm.Filled(text) {
 				thinking = text
@@ -106,16 +130,31 @@ func (d *decoder) said() (parts []llm.Part) {
 	if llm.Filled(thinking) {
 		parts = append(parts, llm.Part{Kind: llm.PartThinking, Text: thinking})
 	}
-	parts = append(parts, content...)
+	parts = append(append(parts, content...), images...)
 	if llm.Filled(refusal) {
 		parts = append(parts, llm.Part{Kind: llm.PartRefusal, Text: refusal})
 	}
-	for i := range calls {
-		if calls[i].ID == nil { // other protocols cannot do without
-			calls[i].ID = strconv.AppendQuote(nil, "call_"+strconv.Itoa(i))
-		}
-	}
 	return append(parts, calls...)
+}
+
+// piece reads a part of an answer's content: Mistral's models think in parts of their own.
+func (d *decoder) piece() (p llm.Part, ok bool) {
+	peek := d.Cursor
+	kind := ""
+	peek.EachField(func(key []byte) {
+		if string(key) == "type" {
+			kind = jsonx.RawText(peek.RawString())
+		}
+	})
+	if kind != "thinking" {
+		return d.part()
+	}
+	d.EachField(func(key []byte) {
+		if string(key) == "thinking" {
+			p = llm.Part{Kind: llm.PartThinking, Text: Joined(d.Content(d.part), llm.PartText)}
+		}
+	})
+	return p, llm.Filled(p.Text)
 }
 
 // AppendResponse appends the answer for a client that speaks chat completions.
@@ -132,6 +171,21 @@ func AppendResponse(dst []byte, r *llm.Response, s llm.Stamp) []byte {
 	b = append(b, text...)
 	b = jsonx.Add(b, "refusal", Joined(r.Parts, llm.PartRefusal))
 	b = jsonx.Add(b, "reasoning_content", Joined(r.Parts, llm.PartThinking))
+	images := 0
+	for i := range r.Parts {
+		p := &r.Parts[i]
+		if p.Kind != llm.PartImage || p.Data == nil {
+			continue
+		}
+		if images == 0 {
+			b = append(b, `,"images":[`...)
+		}
+		b = appendImage(jsonx.Comma(b), p, images)
+		images++
+	}
+	if images > 0 {
+		b = append(b, ']')
+	}
 	calls := 0
 	for i := range r.Parts {
 		p := &r.Parts[i]
@@ -151,6 +205,13 @@ func AppendResponse(dst []byte, r *llm.Response, s llm.Stamp) []byte {
 	b = append(jsonx.AddString(b, "finish_reason", Word(r.Finish)), "}]"...)
 	b = AppendUsage(b, &r.Usage)
 	return append(b, '}')
+}
+
+// appendImage appends an image of an answer's, as OpenRouter has them.
+func appendImage(b []byte, p *llm.Part, index int) []byte {
+	b = append(b, `{"type":"image_url","image_url":{"url":`...)
+	b = append(p.AppendDataURL(b), '}')
+	return append(jsonx.AddInt(b, "index", int64(index)), '}')
 }
 
 func appendID(b []byte, id llm.Raw, s llm.Stamp) []byte {

@@ -2,6 +2,7 @@ package chat
 
 import (
 	"bytes"
+	"slices"
 	"strconv"
 
 	"turnout/gateway/llm"
@@ -15,9 +16,11 @@ type Decoder struct {
 
 	d       decoder
 	calls   Calls
-	begun   int // tool calls that were announced
+	begun   []int64 // the index in which each call comes that was announced
+	id      llm.Raw
 	started bool
 	finish  bool
+	reason  string // of the chunk under way
 	usage   llm.Usage
 	marker  bool
 	emit    func(*llm.Event)
@@ -47,7 +50,7 @@ func (s *Decoder) Take(_, data []byte, emit func(*llm.Event)) *llm.Error {
 		switch string(key) {
 		case "id":
 			if id := s.d.RawString(); !s.started {
-				s.started = true
+				s.started, s.id = true, bytes.Clone(id)
 				emit(&llm.Event{Kind: llm.EventStart, ID: id})
 			}
 		case "choices":
@@ -56,6 +59,10 @@ func (s *Decoder) Take(_, data []byte, emit func(*llm.Event)) *llm.Error {
 					s.choice(&failed)
 				}
 			})
+			if s.reason != "" { // behind the calls that may come with it
+				emit(&llm.Event{Kind: llm.EventFinish, Finish: finishOf(s.reason, len(s.begun) > 0), Upstream: s.reason})
+				s.reason = ""
+			}
 		case "usage":
 			if raw := s.d.RawValue(); raw != nil {
 				s.count(raw)
@@ -101,11 +108,10 @@ func (s *Decoder) choice(failed *bool) {
 		case "finish_reason":
 			word := jsonx.RawText(s.d.RawString())
 			switch {
-			case word == "error":
+			case Failed(word):
 				*failed = true
 			case word != "":
-				s.finish = true
-				s.emit(&llm.Event{Kind: llm.EventFinish, Finish: finishOf(word), Upstream: word})
+				s.finish, s.reason = true, word
 			}
 		}
 	})
@@ -121,7 +127,23 @@ func (s *Decoder) delta() {
 	s.d.EachField(func(key []byte) {
 		switch string(key) {
 		case "content":
-			piece(llm.EventText)
+			if s.d.Kind() != jsonx.Array {
+				piece(llm.EventText)
+				return
+			}
+			for _, p := range s.d.Content(s.d.piece) {
+				kind := llm.EventText
+				if p.Kind == llm.PartThinking {
+					kind = llm.EventThinking
+				}
+				s.emit(&llm.Event{Kind: kind, Text: p.Text})
+			}
+		case "images":
+			s.d.EachItem(func(int) {
+				if p, ok := s.d.part(); ok && p.Data != nil {
+					s.emit(&llm.Event{Kind: llm.EventImage, Media: p.Media, Text: p.Data})
+				}
+			})
 		case "reasoning_content", "reasoning": // some send both
 			if !thought {
 				thought = true
@@ -157,13 +179,18 @@ func (s *Decoder) call() {
 			})
 		}
 	})
-	index := int(s.calls.Assign(given, jsonx.RawText(id), llm.Filled(name)))
-	if index >= s.begun && llm.Filled(name) {
-		s.begun = index + 1
-		s.emit(&llm.Event{Kind: llm.EventCall, Index: index, ID: id, Name: name})
+	index := s.calls.Assign(given, jsonx.RawText(id), llm.Filled(name))
+	n := slices.Index(s.begun, index) // some begin to count elsewhere, or begin with a later one
+	if n < 0 && llm.Filled(name) {
+		n = len(s.begun)
+		s.begun = append(s.begun, index)
+		if !llm.Filled(id) {
+			id = llm.CallID(s.id, n)
+		}
+		s.emit(&llm.Event{Kind: llm.EventCall, Index: n, ID: id, Name: name})
 	}
-	if llm.Filled(arguments) && index < s.begun {
-		s.emit(&llm.Event{Kind: llm.EventArguments, Index: index, Text: arguments})
+	if llm.Filled(arguments) && n >= 0 {
+		s.emit(&llm.Event{Kind: llm.EventArguments, Index: n, Text: arguments})
 	}
 }
 
@@ -175,6 +202,7 @@ type Encoder struct {
 	role   bool
 	finish llm.Finish
 	argued []bool // by call: whether arguments came
+	images int
 }
 
 // NewEncoder returns an encoder; asked says that the client wants the usage chunk.
@@ -218,6 +246,11 @@ func (e *Encoder) Append(dst []byte, ev *llm.Event) []byte {
 			e.argued[ev.Index] = true
 		}
 		return e.arguments(dst, ev.Index, ev.Text)
+	case llm.EventImage:
+		b := append(e.delta(dst), `"images":[`...)
+		b = appendImage(b, &llm.Part{Media: ev.Media, Data: ev.Text}, e.images)
+		e.images++
+		return append(b, `]},"finish_reason":null}]}`+"\n\n"...)
 	case llm.EventFinish:
 		e.finish = ev.Finish
 	}

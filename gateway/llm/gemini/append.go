@@ -16,7 +16,7 @@ import (
 // of it could not be said.
 func Append(dst []byte, r *llm.Request, s llm.Sending) (out []byte, stripped []string) {
 	w := writer{names: map[string]llm.Raw{}, order: map[string]int{}, third: third(s.Model), noIDs: s.NoCallIDs}
-	stripped = append(stripped, r.Unsaid...)
+	stripped = r.UnsaidBut("modalities")
 	b := append(dst, '{')
 	if len(r.System) > 0 {
 		b = append(b, `"systemInstruction":{"parts":[`...)
@@ -30,10 +30,14 @@ func Append(dst []byte, r *llm.Request, s llm.Sending) (out []byte, stripped []s
 		b = w.turn(b, &r.Messages[i])
 	}
 	b = append(b, ']')
-	if w.thought {
-		stripped = append(stripped, "thinking")
-	}
+	stripped = append(stripped, r.Lost(llm.LosesThinking|llm.LosesCache|llm.LosesDetail|llm.LosesNames)...)
 	b = appendTools(b, r, s)
+	for i := range r.Tools {
+		if string(r.Tools[i].Strict) == "true" {
+			stripped = append(stripped, "strict")
+			break
+		}
+	}
 	b, stripped = appendConfig(b, r, w.third, stripped)
 	return append(b, '}'), stripped
 }
@@ -49,12 +53,11 @@ func third(model string) bool {
 const unverified = `"skip_thought_signature_validator"`
 
 type writer struct {
-	names   map[string]llm.Raw // of tools, by the id of the call
-	order   map[string]int     // of calls, by id
-	calls   int
-	third   bool
-	noIDs   bool // Google goes by names and order then
-	thought bool
+	names map[string]llm.Raw // of tools, by the id of the call
+	order map[string]int     // of calls, by id
+	calls int
+	third bool
+	noIDs bool // Google goes by names and order then
 }
 
 func (w *writer) turn(b []byte, m *llm.Message) []byte {
@@ -70,8 +73,7 @@ func (w *writer) turn(b []byte, m *llm.Message) []byte {
 	for i := range parts {
 		p := &parts[i]
 		if p.Kind == llm.PartThinking {
-			w.thought = true // it could not be told from another provider's
-			continue
+			continue // it could not be told from another provider's
 		}
 		if n++; n == 1 {
 			b = jsonx.AddString(append(jsonx.Comma(b), '{'), "role", role)
@@ -241,6 +243,13 @@ func appendConfig(b []byte, r *llm.Request, third bool, stripped []string) ([]by
 	if r.Format.Kind != "" {
 		b = jsonx.AddString(b, "responseMimeType", "application/json")
 		b = jsonx.Add(b, "responseJsonSchema", r.Format.Schema)
+	}
+	if r.Modalities != nil {
+		b = append(jsonx.AddKey(b, "responseModalities"), '[')
+		for _, word := range r.Modalities {
+			b = jsonx.AppendString(jsonx.Comma(b), strings.ToUpper(jsonx.RawText(word)))
+		}
+		b = append(b, ']')
 	}
 	b = appendThinking(b, &r.Reasoning, third)
 	if len(b) == empty {

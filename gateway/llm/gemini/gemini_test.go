@@ -47,20 +47,3 @@ func TestTypesOfFilesByAddress(t *testing.T) {
 		}
 	}
 }
-
-// Calls that are no calls ended the answer as if it were whole, mostly without a word in it.
-func TestMalformedCallsAreFailures(t *testing.T) {
-	for _, word := range broken {
-		body := []byte(`{"candidates":[{"content":{"role":"model","parts":[]},"finishReason":"` + word + `"}]}`)
-		if r, err := DecodeResponse(body, 0); err == nil || !strings.Contains(err.Error(), word) {
-			t.Errorf("%+v %v", r, err)
-		}
-		if failure := NewDecoder(0).Take(nil, body, func(e *llm.Event) {
-			if e.Kind == llm.EventFinish {
-				t.Errorf("%s is a finish", word)
-			}
-		}); failure == nil || failure.Class != "upstream_error" {
-			t.Errorf("%s: %+v", word, failure)
-		}
-	}
-}

@@ -2,11 +2,12 @@ package gemini
 
 import (
 	"errors"
-	"slices"
-	"strconv"
+	"fmt"
+	"strings"
 
 	"turnout/gateway/llm"
 	"turnout/internal/jsonx"
+	"turnout/schemas/attempt"
 )
 
 // ErrNoAnswer is returned for JSON that holds no answer.
@@ -22,15 +23,22 @@ func finishOf(word string, calls bool) llm.Finish {
 		return llm.FinishStop
 	case "MAX_TOKENS":
 		return llm.FinishLength
-	case "SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY", "LANGUAGE":
+	case "SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "LANGUAGE", "MODEL_ARMOR",
+		"IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION":
 		return llm.FinishFilter
 	}
 	return llm.FinishStop
 }
 
-// broken are reasons for which there is no answer that a client could use: the model called a tool in
-// words that are no call.
-var broken = []string{"MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "MALFORMED_RESPONSE"}
+// failed says whether a reason means that the model gave up on the answer: what there is of it is none.
+func failed(word string) bool {
+	switch word {
+	case "MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS", "MISSING_THOUGHT_SIGNATURE", "MALFORMED_RESPONSE",
+		"NO_IMAGE", "IMAGE_OTHER", "OTHER":
+		return true
+	}
+	return false
+}
 
 // chunk reads an answer, or a piece of one in a stream.
 type chunk struct {
@@ -97,7 +105,21 @@ func (c *chunk) part() {
 			p.Text = c.RawString()
 		case "thought":
 			if c.Kind() == jsonx.Bool && c.Bool() {
-				p.Kind = llm.PartThinking
+				p.Kind, p.Data = llm.PartThinking, nil // a draft, if it is an image
+			}
+		case "inlineData":
+			var media string
+			var data llm.Raw
+			c.EachField(func(key []byte) {
+				switch string(key) {
+				case "mimeType":
+					media = jsonx.RawText(c.RawString())
+				case "data":
+					data = c.RawString()
+				}
+			})
+			if llm.Filled(data) && strings.HasPrefix(media, "image/") && p.Kind != llm.PartThinking {
+				p.Kind, p.Media, p.Data = llm.PartImage, media, data
 			}
 		case "functionCall":
 			p.Kind, p.Input = llm.PartCall, llm.Raw("{}")
@@ -115,14 +137,16 @@ func (c *chunk) part() {
 			})
 		}
 	})
-	if p.Kind == llm.PartCall || llm.Filled(p.Text) {
+	switch last := len(c.parts) - 1; {
+	case p.Kind == llm.PartCall || p.Kind == llm.PartImage:
+		c.parts = append(c.parts, p)
+	case !llm.Filled(p.Text):
+	case last >= 0 && c.parts[last].Kind == p.Kind: // one text, in pieces
+		text := c.parts[last].Text
+		c.parts[last].Text = append(text[:len(text)-1:len(text)-1], p.Text[1:]...)
+	default:
 		c.parts = append(c.parts, p)
 	}
-}
-
-// callID is for calls that came without one.
-func callID(answer llm.Raw, n int) llm.Raw {
-	return jsonx.AppendString(nil, "call_"+jsonx.RawText(answer)+"_"+strconv.Itoa(n))
 }
 
 // DecodeResponse reads a plain answer. contextLimit bounds what is believed of its usage.
@@ -139,15 +163,14 @@ func DecodeResponse(body []byte, contextLimit int64) (*llm.Response, error) {
 	case c.candidates == 0:
 		r.Upstream, r.Finish = c.blocked, llm.FinishFilter
 		return r, nil
-	}
-	if slices.Contains(broken, c.finish) {
-		return nil, errors.New("an answer that ended in " + c.finish)
+	case failed(c.finish):
+		return nil, fmt.Errorf("an answer that ended with finishReason %s", c.finish)
 	}
 	calls := 0
 	for i := range r.Parts {
 		if p := &r.Parts[i]; p.Kind == llm.PartCall {
 			if !llm.Filled(p.ID) {
-				p.ID = callID(c.id, calls)
+				p.ID = llm.CallID(c.id, calls)
 			}
 			calls++
 		}
@@ -204,18 +227,20 @@ func (s *Decoder) Take(_, data []byte, emit func(*llm.Event)) *llm.Error {
 		case llm.PartCall:
 			id := p.ID
 			if !llm.Filled(id) {
-				id = callID(s.id, s.calls)
+				id = llm.CallID(s.id, s.calls)
 			}
 			emit(&llm.Event{Kind: llm.EventCall, Index: s.calls, ID: id, Name: p.Name})
 			emit(&llm.Event{Kind: llm.EventArguments, Index: s.calls, Text: jsonx.AppendString(nil, string(p.Input))})
 			s.calls++
+		case llm.PartImage:
+			emit(&llm.Event{Kind: llm.EventImage, Media: p.Media, Text: p.Data})
 		default:
 			emit(&llm.Event{Kind: llm.EventText, Text: p.Text})
 		}
 	}
 	switch {
-	case slices.Contains(broken, c.finish):
-		return llm.Malformed("an answer that ended in "+c.finish, nil)
+	case failed(c.finish):
+		return &llm.Error{Class: attempt.UpstreamError, Status: 500, Message: "an answer that ended with finishReason " + c.finish}
 	case c.finish != "":
 		s.finish = true
 		emit(&llm.Event{Kind: llm.EventFinish, Finish: finishOf(c.finish, s.calls > 0), Upstream: c.finish})

@@ -1,7 +1,9 @@
 package messages
 
 import (
+	"slices"
 	"strconv"
+	"strings"
 
 	"turnout/gateway/llm"
 	"turnout/internal/jsonx"
@@ -32,12 +34,15 @@ func Append(dst []byte, r *llm.Request, s llm.Sending) (out []byte, stripped []s
 	if unsigned {
 		stripped = append(stripped, "reasoning_content")
 	}
-	b = appendTools(b, r, s)
-	thinks, b := appendReasoning(b, r, s, limit)
+	stripped = append(stripped, r.Lost(llm.LosesDetail)...)
+	b, stripped = appendTools(b, r, s, stripped)
+	schema, unenforced := enforced(r.Format.Schema)
+	stripped = append(stripped, unenforced...)
+	thinks, b := appendReasoning(b, r, s, limit, schema)
 	if !thinks && (r.Reasoning.Mode == llm.ThinkingOn || r.Reasoning.Effort != "" && r.Reasoning.Effort != "none") {
 		stripped = append(stripped, "reasoning_effort")
 	}
-	b, stripped = appendSampling(b, r, thinks, stripped)
+	b, stripped = appendSampling(b, r, s.Model, thinks, stripped)
 	if len(r.Stop) > 0 {
 		b = append(jsonx.AddKey(b, "stop_sequences"), '[')
 		for _, text := range r.Stop {
@@ -53,6 +58,9 @@ func Append(dst []byte, r *llm.Request, s llm.Sending) (out []byte, stripped []s
 		b = jsonx.AddString(b, "service_tier", "auto")
 	case "default":
 		b = jsonx.AddString(b, "service_tier", "standard_only")
+	case "":
+	default:
+		stripped = append(stripped, "service_tier")
 	}
 	if r.Stream {
 		b = append(b, `,"stream":true`...)
@@ -84,6 +92,8 @@ func appendTurn(b []byte, m, last *llm.Message, unsigned *bool) ([]byte, *llm.Me
 			continue
 		case p.Kind == llm.PartAudio:
 			continue // a request with audio is not sent here
+		case p.Kind == llm.PartText && blank(p.Text):
+			continue // Anthropic refuses it
 		}
 		if last == nil || last.Assistant != m.Assistant {
 			if last != nil {
@@ -99,6 +109,9 @@ func appendTurn(b []byte, m, last *llm.Message, unsigned *bool) ([]byte, *llm.Me
 	}
 	return b, last
 }
+
+// blank says whether a raw string holds nothing but white space.
+func blank(text llm.Raw) bool { return strings.TrimSpace(jsonx.RawText(text)) == "" }
 
 func appendBlock(b []byte, p *llm.Part) []byte {
 	b = append(b, '{')
@@ -118,11 +131,11 @@ func appendBlock(b []byte, p *llm.Part) []byte {
 		b = jsonx.Add(jsonx.AddString(b, "type", "thinking"), "thinking", p.Text)
 		b = jsonx.Add(b, "signature", p.Signature)
 	case llm.PartCall:
-		b = jsonx.Add(jsonx.AddString(b, "type", "tool_use"), "id", llm.CallID(p.ID))
+		b = jsonx.Add(jsonx.AddString(b, "type", "tool_use"), "id", llm.NarrowCallID(p.ID))
 		b = jsonx.Add(b, "name", p.Name)
 		b = jsonx.Add(b, "input", p.Input)
 	case llm.PartResult:
-		b = jsonx.Add(jsonx.AddString(b, "type", "tool_result"), "tool_use_id", llm.CallID(p.ID))
+		b = jsonx.Add(jsonx.AddString(b, "type", "tool_result"), "tool_use_id", llm.NarrowCallID(p.ID))
 		b = append(jsonx.AddKey(b, "content"), '[')
 		for i := range p.Parts {
 			b = appendBlock(jsonx.Comma(b), &p.Parts[i])
@@ -145,9 +158,9 @@ func appendSource(b []byte, p *llm.Part) []byte {
 	return append(jsonx.Add(b, "data", p.Data), '}')
 }
 
-func appendTools(b []byte, r *llm.Request, s llm.Sending) []byte {
+func appendTools(b []byte, r *llm.Request, s llm.Sending, stripped []string) ([]byte, []string) {
 	if len(r.Tools) == 0 {
-		return b
+		return b, stripped
 	}
 	b = append(jsonx.AddKey(b, "tools"), '[')
 	for i := range r.Tools {
@@ -158,8 +171,18 @@ func appendTools(b []byte, r *llm.Request, s llm.Sending) []byte {
 		if schema == nil {
 			schema = llm.Raw(`{"type":"object","properties":{}}`) // it is demanded
 		}
+		strict := string(t.Strict) == "true"
+		if strict {
+			var left []string
+			schema, left = enforced(schema)
+			for _, keyword := range left {
+				if !slices.Contains(stripped, keyword) {
+					stripped = append(stripped, keyword)
+				}
+			}
+		}
 		b = jsonx.Add(b, "input_schema", schema)
-		if string(t.Strict) == "true" {
+		if strict {
 			b = jsonx.Add(b, "strict", t.Strict)
 		}
 		b = append(jsonx.Add(b, "cache_control", t.Cache), '}')
@@ -173,7 +196,7 @@ func appendTools(b []byte, r *llm.Request, s llm.Sending) []byte {
 		llm.ChoiceUnset: "auto", llm.ChoiceAuto: "auto", llm.ChoiceNone: "none", llm.ChoiceRequired: "any", llm.ChoiceNamed: "tool",
 	}[mode]
 	if mode == llm.ChoiceUnset && !r.Serial {
-		return b
+		return b, stripped
 	}
 	b = jsonx.AddString(append(jsonx.AddKey(b, "tool_choice"), '{'), "type", word)
 	if mode == llm.ChoiceNamed {
@@ -182,12 +205,12 @@ func appendTools(b []byte, r *llm.Request, s llm.Sending) []byte {
 	if r.Serial && mode != llm.ChoiceNone {
 		b = append(b, `,"disable_parallel_tool_use":true`...)
 	}
-	return append(b, '}')
+	return append(b, '}'), stripped
 }
 
 // appendReasoning appends how the model is to think and in which form it is to answer, and says whether
 // it thinks.
-func appendReasoning(b []byte, r *llm.Request, s llm.Sending, limit int64) (thinks bool, out []byte) {
+func appendReasoning(b []byte, r *llm.Request, s llm.Sending, limit int64, schema llm.Raw) (thinks bool, out []byte) {
 	t := Think(r, s.Model, limit)
 	switch {
 	case t.Budget > 0:
@@ -203,33 +226,43 @@ func appendReasoning(b []byte, r *llm.Request, s llm.Sending, limit int64) (thin
 		b = jsonx.AddString(b, "effort", t.Effort)
 	}
 	if r.Format.Kind == "json_schema" {
-		b = append(jsonx.Add(append(jsonx.AddKey(b, "format"), `{"type":"json_schema"`...), "schema", r.Format.Schema), '}')
+		b = append(jsonx.Add(append(jsonx.AddKey(b, "format"), `{"type":"json_schema"`...), "schema", schema), '}')
 	}
 	return t.On, append(b, '}')
 }
 
-// appendSampling appends what Anthropic knows of sampling; where the model thinks it takes none.
-func appendSampling(b []byte, r *llm.Request, thinks bool, stripped []string) ([]byte, []string) {
+// appendSampling appends what Anthropic knows of sampling. Where the model thinks it takes none, Claude
+// from 4.7 on never does, and from 4.1 on either temperature or top_p.
+func appendSampling(b []byte, r *llm.Request, model string, thinks bool, stripped []string) ([]byte, []string) {
 	p := &r.Sampling
+	claude := strings.Contains(model, "claude-")
+	none := thinks || claude && From(model, 4, 7)
+	topP := p.TopP
+	if claude && From(model, 4, 1) && p.Temperature != nil {
+		topP = nil
+	}
 	drop := func(raw llm.Raw, name string) {
 		if raw != nil && string(raw) != "false" {
 			stripped = append(stripped, name)
 		}
 	}
 	keep := func(raw llm.Raw, name string) {
-		if thinks {
+		if none {
 			drop(raw, name)
 			return
 		}
 		b = jsonx.Add(b, name, raw)
 	}
-	if v, err := strconv.ParseFloat(string(p.Temperature), 64); err == nil && v > 1 && !thinks {
+	if v, err := strconv.ParseFloat(string(p.Temperature), 64); err == nil && v > 1 && !none {
 		b = jsonx.Add(b, "temperature", llm.Raw("1")) // the most it takes
 		stripped = append(stripped, "temperature")
 	} else {
 		keep(p.Temperature, "temperature")
 	}
-	keep(p.TopP, "top_p")
+	if topP == nil {
+		drop(p.TopP, "top_p")
+	}
+	keep(topP, "top_p")
 	keep(p.TopK, "top_k")
 	drop(p.Seed, "seed")
 	drop(p.FrequencyPenalty, "frequency_penalty")

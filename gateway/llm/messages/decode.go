@@ -13,10 +13,14 @@ func Decode(body []byte) (*llm.Request, *llm.Error) {
 	var d decoder
 	d.Begin(body)
 	d.EachField(d.field)
+	d.Request.System = append(d.head, d.Request.System...)
 	return d.Done(body)
 }
 
-type decoder struct{ llm.Decoding }
+type decoder struct {
+	llm.Decoding
+	head []llm.Part // the field system, which stands before the conversation wherever it comes
+}
 
 func (d *decoder) field(key []byte) {
 	r := d.Request
@@ -25,7 +29,7 @@ func (d *decoder) field(key []byte) {
 	case "stream":
 		r.Stream = d.Flag()
 	case "system":
-		r.System = d.Content(d.block)
+		d.head = d.Content(d.block)
 	case "messages":
 		d.EachItem(func(int) { d.message() })
 	case "max_tokens":
@@ -55,6 +59,8 @@ func (d *decoder) field(key []byte) {
 				r.Reasoning.Effort = jsonx.RawText(d.RawString())
 			case "format":
 				d.format()
+			default:
+				d.leave("output_config.", key)
 			}
 		})
 	case "output_format":
@@ -71,10 +77,15 @@ func (d *decoder) field(key []byte) {
 			r.ServiceTier = "default"
 		}
 	default:
-		name := string(key)
-		if d.RawValue() != nil {
-			r.Unsaid = append(r.Unsaid, name)
-		}
+		d.leave("", key)
+	}
+}
+
+// leave notes a field that has a value.
+func (d *decoder) leave(path string, key []byte) {
+	name := path + string(key)
+	if d.RawValue() != nil {
+		d.Request.Leave(name)
 	}
 }
 
@@ -106,6 +117,9 @@ func (d *decoder) thinking() {
 			}
 		case "budget_tokens":
 			t.Budget, _ = jsonx.Int64(d.Raw())
+		case "display": // how it is told; it always is
+		default:
+			d.leave("thinking.", key)
 		}
 	})
 }
@@ -122,7 +136,7 @@ func (d *decoder) message() {
 		}
 	})
 	if role == "system" {
-		d.Request.System = append(d.Request.System, parts...)
+		d.System(parts...)
 		return
 	}
 	d.Request.Messages = append(d.Request.Messages, llm.Message{Assistant: role == "assistant", Parts: parts})
@@ -155,6 +169,10 @@ func (d *decoder) block() (p llm.Part, ok bool) {
 			p.Cache = d.RawValue()
 		case "source":
 			d.source(&p)
+		case "citations":
+			d.citations()
+		case "context": // of a document
+			d.leave("", key)
 		}
 	})
 	switch kind {
@@ -196,6 +214,15 @@ func (d *decoder) block() (p llm.Part, ok bool) {
 		return p, false
 	}
 	return p, true
+}
+
+// citations notes that a document is to be cited; those that a text carries are its own business.
+func (d *decoder) citations() {
+	d.EachField(func(key []byte) {
+		if string(key) == "enabled" && d.Flag() {
+			d.Request.Leave("citations")
+		}
+	})
 }
 
 func (d *decoder) source(p *llm.Part) {
@@ -241,6 +268,8 @@ func (d *decoder) tool() {
 			t.Strict = d.RawValue()
 		case "cache_control":
 			t.Cache = d.RawValue()
+		default:
+			d.leave("tools.", key)
 		}
 	})
 	if kind != "custom" {

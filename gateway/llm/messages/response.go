@@ -84,12 +84,20 @@ func AppendResponse(dst []byte, r *llm.Response, s llm.Stamp) []byte {
 		if p.Kind == llm.PartThinking && p.Signature == nil && p.Redacted == nil {
 			p.Signature = llm.Raw(`""`) // nobody signed it
 		}
+		if p.Kind == llm.PartImage {
+			p = &llm.Part{Kind: llm.PartText, Text: leftOut(p.Media)}
+		}
 		b = appendBlock(jsonx.Comma(b), p)
 	}
 	b = jsonx.AddString(append(b, ']'), "stop_reason", Word(r.Finish))
 	b = appendSequence(b, r.Sequence)
 	b = AppendUsage(b, &r.Usage)
 	return append(b, '}')
+}
+
+// leftOut tells of an image that an answer held: those of Messages cannot.
+func leftOut(media string) llm.Raw {
+	return jsonx.AppendString(nil, "[The model made an image ("+media+"), which an answer of Messages cannot hold; ask by /v1/chat/completions or /v1/responses.]")
 }
 
 func appendSequence(b []byte, sequence llm.Raw) []byte {
@@ -114,5 +122,9 @@ func AppendUsage(b []byte, u *llm.Usage) []byte {
 	b = jsonx.AddInt(b, "input_tokens", u.InputTokens-u.CachedInputTokens-written)
 	b = jsonx.AddInt(b, "cache_creation_input_tokens", written)
 	b = jsonx.AddInt(b, "cache_read_input_tokens", u.CachedInputTokens)
+	if written > 0 {
+		b = jsonx.AddInt(append(b, `,"cache_creation":{`...), "ephemeral_5m_input_tokens", u.CacheWriteTokens)
+		b = append(jsonx.AddInt(b, "ephemeral_1h_input_tokens", u.CacheWrite1hTokens), '}')
+	}
 	return append(jsonx.AddInt(b, "output_tokens", u.OutputTokens), '}')
 }

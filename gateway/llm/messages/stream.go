@@ -247,7 +247,7 @@ func (e *Encoder) Append(dst []byte, ev *llm.Event) []byte {
 			b = e.closed(b)
 		}
 		b = e.start(b)
-		b = jsonx.Add(append(b, `{"type":"tool_use"`...), "id", ev.ID)
+		b = jsonx.Add(append(b, `{"type":"tool_use"`...), "id", llm.NarrowCallID(ev.ID))
 		b = append(jsonx.Add(b, "name", ev.Name), `,"input":{}}}`+"\n\n"...)
 		e.calls = append(e.calls, e.next-1)
 		return b
@@ -256,6 +256,8 @@ func (e *Encoder) Append(dst []byte, ev *llm.Event) []byte {
 			return dst
 		}
 		return e.deltaOf(dst, e.calls[ev.Index], "input_json_delta", "partial_json", ev.Text)
+	case llm.EventImage:
+		return e.piece(e.block(dst, textBlock, `{"type":"text","text":""}`), "text_delta", "text", leftOut(ev.Media))
 	case llm.EventFinish:
 		e.finish, e.sequence = ev.Finish, append(llm.Raw(nil), ev.Sequence...)
 	}

@@ -1,7 +1,10 @@
 package responses
 
 import (
+	"maps"
+	"slices"
 	"strconv"
+	"strings"
 
 	"turnout/gateway/llm"
 	"turnout/gateway/llm/chat"
@@ -20,6 +23,8 @@ func AppendResponse(dst []byte, r *llm.Response, s llm.Stamp) []byte {
 			}
 		case llm.PartText, llm.PartRefusal:
 			items.list = append(items.list, item{kind: messageItem, text: p.Text, refusal: p.Kind == llm.PartRefusal})
+		case llm.PartImage:
+			items.list = append(items.list, item{kind: imageItem, text: p.Data, media: p.Media})
 		case llm.PartCall:
 			it := items.call(p.ID, p.Name)
 			if it.text = jsonx.AppendString(nil, string(p.Input)); it.tool == llm.ToolFreeform {
@@ -44,12 +49,14 @@ const (
 	messageItem itemKind = iota
 	reasoningItem
 	callItem
+	imageItem
 )
 
 // item is one element of an answer's output. Its id is made of the answer's and its place.
 type item struct {
 	kind     itemKind
 	refusal  bool
+	media    string       // of an image, whose base64 is its text
 	id, name llm.Raw      // of a call
 	space    llm.Raw      // string: the namespace that the call's name is in; nil: none
 	tool     llm.ToolKind // of a call
@@ -86,7 +93,7 @@ func appendID(b []byte, id llm.Raw, s llm.Stamp) []byte {
 }
 
 var (
-	prefixes     = [...]string{messageItem: "msg_", reasoningItem: "rs_"}
+	prefixes     = [...]string{messageItem: "msg_", reasoningItem: "rs_", imageItem: "ig_"}
 	callPrefixes = [...]string{llm.ToolFunction: "fc_", llm.ToolFreeform: "ctc_", llm.ToolSearch: "tsc_"}
 )
 
@@ -119,6 +126,13 @@ func (s *items) appendItem(b []byte, n int, status string) []byte {
 		b = append(b, ']')
 	case callItem:
 		b = it.appendCall(b, status, whole)
+	case imageItem:
+		b = jsonx.AddString(append(b, `,"type":"image_generation_call"`...), "status", status)
+		if !whole {
+			return append(b, `,"result":null}`...)
+		}
+		b = jsonx.AddString(b, "output_format", strings.TrimPrefix(it.media, "image/"))
+		b = jsonx.Add(b, "result", it.text)
 	}
 	return append(b, '}')
 }
@@ -154,6 +168,14 @@ func (it *item) appendPart(b []byte, text llm.Raw) []byte {
 	return append(jsonx.Add(append(b, `{"type":"output_text"`...), "text", text), `,"annotations":[],"logprobs":[]}`...)
 }
 
+// echoed are the fields of a request that its answer repeats, and what stands there where it had none.
+var echoed = map[string]string{
+	"instructions": "null", "max_output_tokens": "null", "metadata": "{}", "parallel_tool_calls": "true", "reasoning": "null",
+	"temperature": "null", "text": `{"format":{"type":"text"}}`, "tool_choice": `"auto"`, "tools": "[]", "top_p": "null", "user": "null",
+}
+
+var echoes = slices.Sorted(maps.Keys(echoed))
+
 // appendResponse appends the answer as a whole, or its head while it is in_progress.
 func (s *items) appendResponse(b []byte, id llm.Raw, status string, finish llm.Finish, u *llm.Usage) []byte {
 	b = appendID(append(b, `{"id":`...), id, s.stamp)
@@ -168,7 +190,13 @@ func (s *items) appendResponse(b []byte, id llm.Raw, status string, finish llm.F
 	default:
 		b = append(b, `{"reason":"max_output_tokens"}`...)
 	}
-	b = append(b, `,"instructions":null,"metadata":{}`...)
+	for _, name := range echoes {
+		raw := s.stamp.Echo[name]
+		if raw == nil || string(raw) == "null" {
+			raw = llm.Raw(echoed[name])
+		}
+		b = jsonx.Add(b, name, raw)
+	}
 	b = jsonx.AddString(b, "model", s.stamp.Model)
 	b = append(b, `,"output":[`...)
 	if status != "in_progress" {
@@ -180,7 +208,7 @@ func (s *items) appendResponse(b []byte, id llm.Raw, status string, finish llm.F
 			b = s.appendItem(jsonx.Comma(b), n, state)
 		}
 	}
-	b = append(b, `],"parallel_tool_calls":true,"temperature":null,"tool_choice":"auto","tools":[],"top_p":null,"store":false,"usage":`...)
+	b = append(b, `],"store":false,"truncation":"disabled","usage":`...)
 	return append(appendUsage(b, u), '}')
 }
 
@@ -189,7 +217,11 @@ func appendUsage(b []byte, u *llm.Usage) []byte {
 		return append(b, "null"...)
 	}
 	b = jsonx.AddInt(append(b, '{'), "input_tokens", u.InputTokens)
-	b = append(jsonx.AddInt(append(b, `,"input_tokens_details":{`...), "cached_tokens", u.CachedInputTokens), '}')
+	b = jsonx.AddInt(append(b, `,"input_tokens_details":{`...), "cached_tokens", u.CachedInputTokens)
+	if written := u.CacheWriteTokens + u.CacheWrite1hTokens; written > 0 {
+		b = jsonx.AddInt(b, "cache_write_tokens", written)
+	}
+	b = append(b, '}')
 	b = jsonx.AddInt(b, "output_tokens", u.OutputTokens)
 	b = append(jsonx.AddInt(append(b, `,"output_tokens_details":{`...), "reasoning_tokens", u.ReasoningTokens), '}')
 	return append(jsonx.AddInt(b, "total_tokens", u.InputTokens+u.OutputTokens), '}')

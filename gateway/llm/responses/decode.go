@@ -15,7 +15,17 @@ import (
 func Decode(body []byte) (*llm.Request, *llm.Error) {
 	d := decoder{body: body}
 	d.Begin(body)
-	d.EachField(d.field)
+	d.Request.Echo = map[string]llm.Raw{}
+	d.EachField(func(key []byte) {
+		at, name := d.Pos(), string(key)
+		d.field(key)
+		if d.Pos() == at {
+			d.Skip()
+		}
+		if _, told := echoed[name]; told {
+			d.Request.Echo[name] = body[at:d.Pos()]
+		}
+	})
 	d.Request.System = append(d.instructions, d.Request.System...)
 	d.Request.Tools = distinct(d.Request.Tools)
 	return d.Done(body)
@@ -31,7 +41,7 @@ func (d *decoder) field(key []byte) {
 	r, s := d.Request, &d.Request.Sampling
 	switch string(key) {
 	case "model", "routing", "free_models_only", "no_reasoning", "session_id", "store", "background", "previous_response_id", "conversation", "prompt":
-	case "include", "prompt_cache_key", "metadata": // about the answer, the cache and the client alone
+	case "prompt_cache_key", "metadata": // about the cache and the client alone
 	case "stream":
 		r.Stream = d.Flag()
 	case "instructions":
@@ -58,14 +68,31 @@ func (d *decoder) field(key []byte) {
 		r.Serial = d.Kind() == jsonx.Bool && !d.Bool()
 	case "text":
 		d.EachField(func(key []byte) {
-			if string(key) == "format" {
+			switch string(key) {
+			case "format":
 				d.format()
+			case "verbosity":
+				if r.Verbosity = d.RawString(); r.Verbosity != nil {
+					r.Leave("text.verbosity")
+				}
+			default:
+				d.leave("text.", key)
 			}
 		})
 	case "reasoning":
 		d.EachField(func(key []byte) {
-			if string(key) == "effort" {
+			switch string(key) {
+			case "effort":
 				r.Reasoning.Effort = jsonx.RawText(d.RawString())
+			case "summary", "generate_summary": // reasoning is always told
+			default:
+				d.leave("reasoning.", key)
+			}
+		})
+	case "include":
+		d.EachItem(func(int) {
+			if what := jsonx.RawText(d.RawString()); what != "" && what != "reasoning.encrypted_content" {
+				r.Leave("include") // the reasoning that could be included is the issuer's own
 			}
 		})
 	case "user":
@@ -74,19 +101,25 @@ func (d *decoder) field(key []byte) {
 		r.ServiceTier = jsonx.RawText(d.RawString())
 	case "truncation":
 		if word := d.RawString(); word != nil && string(word) != `"disabled"` {
-			r.Unsaid = append(r.Unsaid, "truncation")
+			r.Leave("truncation")
 		}
 	default:
-		name := string(key)
-		if d.RawValue() != nil {
-			r.Unsaid = append(r.Unsaid, name)
-		}
+		d.leave("", key)
+	}
+}
+
+// leave notes a field that has a value.
+func (d *decoder) leave(path string, key []byte) {
+	name := path + string(key)
+	if d.RawValue() != nil {
+		d.Request.Leave(name)
 	}
 }
 
 func (d *decoder) item() {
 	var kind, role string
-	var id, name, space, arguments, input, found llm.Raw
+	var id, name, space, arguments, input, found, made llm.Raw
+	format := "png"
 	var parts []llm.Part
 	at := d.Pos()
 	d.EachField(func(key []byte) {
@@ -109,6 +142,12 @@ func (d *decoder) item() {
 			start := d.Pos()
 			d.EachItem(func(int) { d.tool() })
 			found = d.body[start:d.Pos()]
+		case "result":
+			made = d.RawString()
+		case "output_format":
+			if word := jsonx.RawText(d.RawString()); word != "" {
+				format = word
+			}
 		case "content", "output":
 			parts = d.Content(d.part)
 		}
@@ -116,8 +155,11 @@ func (d *decoder) item() {
 	switch kind {
 	case "", "message":
 		if role == "system" || role == "developer" {
-			d.Request.System = append(d.Request.System, parts...)
+			d.System(parts...)
 			return
+		}
+		if role != "assistant" {
+			parts = d.User(parts)
 		}
 		d.say(role == "assistant", parts...)
 	case "function_call":
@@ -149,6 +191,11 @@ func (d *decoder) item() {
 	case "additional_tools":
 	case "reasoning":
 		d.say(true, llm.Part{Kind: llm.PartThinking, Text: llm.Raw(`""`)})
+	case "image_generation_call":
+		if !llm.Filled(made) {
+			d.Refuse(at, "is an image without its result, which only OpenAI can look up")
+		}
+		d.Made(llm.Part{Kind: llm.PartImage, Media: "image/" + format, Data: made})
 	default:
 		d.Refuse(at, "is an item of OpenAI's own, which this provider's protocol cannot say")
 	}

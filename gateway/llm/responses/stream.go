@@ -69,10 +69,25 @@ func (e *Encoder) Append(dst []byte, ev *llm.Event) []byte {
 			return dst
 		}
 		return e.arguments(dst, e.calls[ev.Index], ev.Text)
+	case llm.EventImage:
+		return e.image(dst, ev)
 	case llm.EventFinish:
 		e.finish = ev.Finish
 	}
 	return dst
+}
+
+// image tells of an image, which comes whole.
+func (e *Encoder) image(b []byte, ev *llm.Event) []byte {
+	b = e.close(e.opened(b, nil))
+	n := len(e.list)
+	b = e.begin(b, item{kind: imageItem, media: ev.Media})
+	e.list[n].text = append(llm.Raw(nil), ev.Text...)
+	for _, kind := range [...]string{"response.image_generation_call.in_progress", "response.image_generation_call.generating", "response.image_generation_call.completed"} {
+		b = append(e.at(e.event(b, kind), n, true), end...)
+	}
+	b = e.at(e.event(b, "response.output_item.done"), n, false)
+	return append(e.appendItem(append(b, `,"item":`...), n, "completed"), end...)
 }
 
 // arguments tells a piece of a call's arguments in the words of its tool.
@@ -181,7 +196,11 @@ func (e *Encoder) done(b []byte, n int) []byte {
 	}
 	b = e.part(b, n, "done", it.text)
 	b = e.at(e.event(b, "response.output_item.done"), n, false)
-	return append(e.appendItem(append(b, `,"item":`...), n, "completed"), end...)
+	how := "completed"
+	if n == len(e.list)-1 {
+		how = status(e.finish) // the answer may have ended in it
+	}
+	return append(e.appendItem(append(b, `,"item":`...), n, how), end...)
 }
 
 // End appends the finish with the whole answer and its usage, and says where metadata can be put in.

@@ -30,5 +30,8 @@ func appendBody(dst []byte, call *provider.Call) []byte {
 	for _, block := range f.Unsigned {
 		edits.Replace(block.Key, block.End, nil)
 	}
+	if len(f.Unsigned) > 0 {
+		call.Stripped = []string{"thinking"}
+	}
 	return edits.Apply(dst, call.Body)
 }

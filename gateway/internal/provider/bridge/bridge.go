@@ -95,8 +95,8 @@ const (
 	longestAnswer = 32000
 )
 
-func prepare(call *provider.Call, p *Protocol) (body []byte, tools []llm.Tool, failure *llm.Error) {
-	r, failure := surfaces[call.Endpoint].request(call.Body)
+func prepare(call *provider.Call, p *Protocol) (body []byte, r *llm.Request, failure *llm.Error) {
+	r, failure = surfaces[call.Endpoint].request(call.Body)
 	if failure != nil {
 		return nil, nil, failure
 	}
@@ -111,11 +111,11 @@ func prepare(call *provider.Call, p *Protocol) (body []byte, tools []llm.Tool, f
 		p.Sending(call, &s)
 	}
 	body, call.Stripped = p.Append(nil, r, s)
-	return body, r.Tools, nil
+	return body, r, nil
 }
 
-func stamp(call *provider.Call, tools []llm.Tool, now time.Time) llm.Stamp {
-	return llm.Stamp{ID: uuid.NewString(), Model: call.Model, Created: now.Unix(), Tools: tools}
+func stamp(call *provider.Call, r *llm.Request, now time.Time) llm.Stamp {
+	return llm.Stamp{ID: uuid.NewString(), Model: call.Model, Created: now.Unix(), Tools: r.Tools, Echo: r.Echo}
 }
 
 // Complete makes a plain call in the upstream's protocol and answers in the client's dialect.
@@ -123,7 +123,7 @@ func Complete(ctx context.Context, client *wire.Client, call *provider.Call, p *
 	w := provider.NewWatch(ctx, call.Timeouts.Total)
 	defer w.Stop()
 	defer func() { call.Timing.Total = w.Elapsed() }()
-	body, tools, failure := prepare(call, p)
+	body, request, failure := prepare(call, p)
 	if failure != nil {
 		return nil, failure
 	}
@@ -143,7 +143,7 @@ func Complete(ctx context.Context, client *wire.Client, call *provider.Call, p *
 	}
 	to := surfaces[call.Endpoint]
 	out := wire.GetBuffer()
-	*out = to.answer(*out, r, stamp(call, tools, client.Now()))
+	*out = to.answer(*out, r, stamp(call, request, client.Now()))
 	result := provider.Result{Status: http.StatusOK, FinishReason: r.Upstream, Output: true, Usage: r.Usage}
 	if call.Endpoint == attempt.EndpointMessages {
 		result.Sealed = sealed(r.Parts)
@@ -181,7 +181,7 @@ func read(body []byte, call *provider.Call, p *Protocol, openEnded bool) (*llm.R
 // Stream makes a streaming call in the upstream's protocol and answers in the client's dialect.
 func Stream(ctx context.Context, client *wire.Client, call *provider.Call, p *Protocol) (provider.Stream, *llm.Error) {
 	w := provider.NewWatch(ctx, call.Timeouts.Total)
-	body, tools, failure := prepare(call, p)
+	body, request, failure := prepare(call, p)
 	if failure != nil {
 		w.Stop()
 		return nil, failure
@@ -189,6 +189,6 @@ func Stream(ctx context.Context, client *wire.Client, call *provider.Call, p *Pr
 	to := surfaces[call.Endpoint]
 	return client.Open(w, call, p.Path(call), p.Header(call), body, &relay{
 		decoder: p.Decoder(call.ContextLimit), own: to.own,
-		encoder: to.stream(stamp(call, tools, client.Now()), call.Facts.IncludeUsage),
+		encoder: to.stream(stamp(call, request, client.Now()), call.Facts.IncludeUsage),
 	})
 }

@@ -4,12 +4,14 @@ package gemini
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"strings"
 	"time"
 
 	"turnout/gateway/internal/provider"
 	"turnout/gateway/internal/provider/bridge"
+	"turnout/gateway/internal/provider/sse"
 	"turnout/gateway/internal/provider/wire"
 	"turnout/gateway/llm"
 	"turnout/gateway/llm/gemini"
@@ -31,6 +33,9 @@ func New(transports *provider.Transports, agent string, now func() time.Time) *A
 
 // NewAt returns an adapter for where generateContent is spoken as host says, its calls made by client.
 func NewAt(host wire.Host, client wire.Client) *Adapter {
+	if client.Events == nil {
+		client.Events = func(r io.Reader) wire.Events { return sse.NewReaderUpTo(r, largestEvent) }
+	}
 	a := &Adapter{client: client, host: host}
 	a.protocol = bridge.Protocol{
 		Path:     func(call *provider.Call) string { return a.host.At(call, path(call)) },
@@ -44,6 +49,9 @@ func NewAt(host wire.Host, client wire.Client) *Adapter {
 }
 
 var _ provider.Adapter = (*Adapter)(nil)
+
+// largestEvent is more than other protocols' streams have: an image that a model makes is one event.
+const largestEvent = 16 << 20
 
 func path(call *provider.Call) string {
 	model := call.UpstreamModel

@@ -8,6 +8,7 @@ import (
 	"turnout/gateway/internal/provider"
 	"turnout/gateway/internal/provider/wire"
 	"turnout/gateway/llm"
+	"turnout/gateway/llm/chat"
 	"turnout/internal/jsonx"
 	"turnout/schemas/attempt"
 )
@@ -141,7 +142,7 @@ func (p *answerParser) readChoices() {
 		if a.Index == 0 {
 			p.finish = reason
 		}
-		if reason == "error" && c.Err() == nil {
+		if chat.Failed(reason) && c.Err() == nil {
 			p.failed = p.body[start:c.Pos()]
 		}
 	}
@@ -193,10 +194,10 @@ func reasonWord(t jsonx.Text) string {
 	return t.String()
 }
 
-// choiceError is the failure of a choice whose finish_reason is "error", by the error beside it.
+// choiceError is the failure of a choice that the provider gave up, by the error beside it.
 func choiceError(choice []byte) *llm.Error {
 	if e := llm.InBand(choice); e != nil {
 		return e
 	}
-	return &llm.Error{Class: attempt.UpstreamError, Status: http.StatusInternalServerError, Message: `an answer that ended with finish_reason "error"`}
+	return &llm.Error{Class: attempt.UpstreamError, Status: http.StatusInternalServerError, Message: "an answer that the provider gave up"}
 }

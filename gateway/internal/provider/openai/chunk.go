@@ -17,7 +17,7 @@ type chunkParser struct {
 	output   bool   // it holds output
 	finished bool   // it holds a finish_reason
 	first    string // the finish_reason of the stream's first choice, if it is in this chunk
-	failed   []byte // a choice with finish_reason "error"
+	failed   []byte // a choice that the provider gave up
 
 	data []byte
 }
@@ -97,7 +97,7 @@ func (p *chunkParser) readChoice(position int64) {
 	if state == 0 {
 		p.first = reason
 	}
-	if reason == "error" {
+	if chat.Failed(reason) {
 		p.failed = p.data[start:c.Pos()]
 	}
 }

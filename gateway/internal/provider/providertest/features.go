@@ -130,6 +130,7 @@ var features = []feature{
 		chatHi+`,"temperature":1.5,"top_p":0.9,"seed":7,"frequency_penalty":0.1,"presence_penalty":0.2,"logit_bias":{"1":2},"logprobs":true,"top_logprobs":2,"n":1}`,
 		messagesHi+`,"temperature":0.25,"top_p":0.9,"top_k":40}`,
 		responsesHi+`,"temperature":0.25,"top_p":0.9,"top_logprobs":2}`),
+	say("verbosity", chatHi+`,"verbosity":"low"}`, "", responsesHi+`,"text":{"verbosity":"low"}}`),
 	say("two choices", chatHi+`,"n":2}`, "", "").needing(resource.CapN),
 	say("web search",
 		chatHi+`,"web_search_options":{}}`,

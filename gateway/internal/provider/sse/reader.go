@@ -8,14 +8,14 @@ import (
 	"sync"
 )
 
-// MaxEvent is the largest event that is read, in bytes.
+// MaxEvent is the largest event that a Reader reads unless it is told another limit, in bytes.
 const MaxEvent = 1 << 20
 
 // Done is the event that ends a chat stream.
 const Done = "data: [DONE]\n\n"
 
-// ErrTooLarge is returned for an event above MaxEvent.
-var ErrTooLarge = errors.New("an event of more than 1 MiB")
+// ErrTooLarge is returned for an event above the limit.
+var ErrTooLarge = errors.New("an event larger than is read")
 
 // Event is one block of lines up to and including its empty line. All slices are valid until the next
 // call of Next.
@@ -43,6 +43,7 @@ type Reader struct {
 	err   error  // of r, kept until everything before it was returned
 	join  []byte // Data of events with several data: lines
 	pool  *[]byte
+	max   int // bytes of an event
 }
 
 // bufferSize is what a reader begins with; most streams never need more.
@@ -50,10 +51,13 @@ const bufferSize = 4 << 10
 
 var buffers = sync.Pool{New: func() any { b := make([]byte, bufferSize); return &b }}
 
-// NewReader returns a Reader, to be released.
-func NewReader(r io.Reader) *Reader {
+// NewReader returns a Reader of events up to MaxEvent, to be released.
+func NewReader(r io.Reader) *Reader { return NewReaderUpTo(r, MaxEvent) }
+
+// NewReaderUpTo returns a Reader of events up to so many bytes, to be released.
+func NewReaderUpTo(r io.Reader, limit int) *Reader {
 	pool := buffers.Get().(*[]byte)
-	return &Reader{r: r, buf: *pool, pool: pool, first: true}
+	return &Reader{r: r, buf: *pool, pool: pool, first: true, max: limit}
 }
 
 // Release gives the reader's memory back. Events become invalid; Next must not be called again.
@@ -135,12 +139,12 @@ func (r *Reader) fill() error {
 			copy(r.buf, r.buf[r.start:r.end])
 			r.shift()
 		} else {
-			if r.end-r.start > MaxEvent {
+			if r.end-r.start > r.max {
 				r.err = ErrTooLarge
 				r.next, r.seen, r.end = r.start, r.start, r.start
 				return ErrTooLarge
 			}
-			grown := make([]byte, min(2*len(r.buf), MaxEvent+bufferSize))
+			grown := make([]byte, min(2*len(r.buf), r.max+bufferSize))
 			copy(grown, r.buf[:r.end])
 			r.buf = grown
 		}
@@ -212,7 +216,7 @@ func (r *Reader) field(e *Event, line []byte, at int) {
 
 func (r *Reader) finish(e *Event) (Event, error) {
 	e.Raw = r.buf[r.start:r.next]
-	if len(e.Raw) > MaxEvent {
+	if len(e.Raw) > r.max {
 		r.err = ErrTooLarge
 		r.start, r.next, r.seen = r.end, r.end, r.end
 		return Event{}, ErrTooLarge
