@@ -47,6 +47,7 @@ type Facts struct {
 	TextChars int64 // Unicode characters of decoded text in messages
 	ToolChars int64 // Unicode characters of the tools array as received
 	Tokens    int64 // input that came as token ids
+	Base64    bool  // embeddings are wanted as base64
 
 	SessionID      string
 	PromptCacheKey string

@@ -17,8 +17,9 @@ func (p *parser) embeddingField(key []byte) {
 		p.integer(maxTokens)
 	case "encoding_format":
 		at := p.cursor.Pos()
-		switch p.text() {
+		switch word := p.text(); word {
 		case "", "float", "base64":
+			p.facts.Base64 = word == "base64"
 		default:
 			p.wrong(at, "must be float or base64")
 		}

@@ -36,7 +36,7 @@ func TestParseEmbeddings(t *testing.T) {
 		{`"Hello world"`, 11, 0, 3}, {`["Hello","日本"]`, 7, 0, 2}, {`[1,2,3]`, 0, 3, 3}, {`[[1,2],[3]]`, 0, 3, 3}, {`[""]`, 0, 0, 0},
 	} {
 		f, err := ParseEmbeddings([]byte(`{"model":"m","input":` + tc.input + `,"encoding_format":"base64","dimensions":8,"user":"u","stream":true,"x":1}`))
-		same(t, tc.input, factsJSON(t, f, err), Facts{Model: "m", N: 1, TextChars: tc.chars, Tokens: tc.tokens, User: "u"})
+		same(t, tc.input, factsJSON(t, f, err), Facts{Model: "m", N: 1, TextChars: tc.chars, Tokens: tc.tokens, Base64: true, User: "u"})
 		if f != nil && f.PromptTokens() != tc.prompt {
 			t.Errorf("%s: %d tokens", tc.input, f.PromptTokens())
 		}

@@ -88,3 +88,28 @@ func TestStreamsAskForEvents(t *testing.T) {
 		t.Errorf("%s ? %s %v", sent.Path, sent.Query, sent.Header)
 	}
 }
+
+// An image comes as one event, which is larger than any of other protocols' streams.
+func TestImagesAreStreamedThoughTheyAreLarge(t *testing.T) {
+	image := strings.Repeat("aGVsbG8h", 3<<17)
+	up := upstream.New(t, `200 sse body:`+strconv.Quote(`data: {"candidates":[{"content":{"parts":[{"inlineData":{"mimeType":"image/png","data":"`+image+`"}}]},"finishReason":"STOP"}],"responseId":"r"}`+"\n\n"))
+	body := []byte(`{"model":"m","stream":true,"messages":[{"role":"user","content":"Draw"}]}`)
+	facts, failed := llm.ParseChat(body)
+	if failed != nil {
+		t.Fatal(failed)
+	}
+	transports := provider.NewTransports(nil)
+	t.Cleanup(transports.CloseIdle)
+	s, failure := New(transports, "x", time.Now).Stream(context.Background(), &provider.Call{
+		Endpoint: attempt.EndpointChat, Facts: facts, Body: body, Model: "m", UpstreamModel: "m",
+		Target: &provider.Target{Provider: "p", BaseURL: up.URL + "/v1beta", AllowPrivate: true},
+	})
+	if failure != nil {
+		t.Fatal(failure)
+	}
+	defer s.Close()
+	c, err := s.Next()
+	if err != nil || !c.Output || !strings.Contains(string(c.Data), `"url":"data:image/png;base64,`+image+`"`) {
+		t.Errorf("%d bytes, %v", len(c.Data), err)
+	}
+}

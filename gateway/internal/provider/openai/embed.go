@@ -11,7 +11,8 @@ import (
 	"turnout/schemas/attempt"
 )
 
-// embed makes a call for embeddings: the vectors keep their bytes, as numbers or as base64.
+// embed makes a call for embeddings: the vectors keep their bytes where they are encoded as
+// the client asked.
 func (a *Adapter) embed(ctx context.Context, call *provider.Call) (*provider.Answer, *llm.Error) {
 	return a.plain(ctx, call, "embeddings", parseEmbeddings)
 }
@@ -23,9 +24,15 @@ func parseEmbeddings(call *provider.Call, body []byte, openEnded bool) (*provide
 	}
 	var o object
 	var c jsonx.Cursor
+	var edits jsonx.Edits
 	vectors := 0
 	c.ResetLoose(body)
-	o.read(&c, "data", func() { c.EachItem(func(int) { vectors++ }) })
+	o.read(&c, "data", func() {
+		c.EachItem(func(int) {
+			vectors++
+			recode(&c, &edits, call.Facts.Base64)
+		})
+	})
 	if err := c.End(); err != nil {
 		return nil, wire.BadAnswer(err, openEnded)
 	}
@@ -43,7 +50,6 @@ func parseEmbeddings(call *provider.Call, body []byte, openEnded bool) (*provide
 		f := o.fields[o.usage]
 		result.Usage = llm.OpenAIUsage(body[f.Value:f.End], call.ContextLimit)
 	}
-	var edits jsonx.Edits
 	o.edit(&edits, body, jsonx.AppendString(nil, call.Model), false)
 	out := wire.GetBuffer()
 	*out = edits.Apply(*out, body)
