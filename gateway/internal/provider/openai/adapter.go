@@ -4,7 +4,6 @@ package openai
 
 import (
 	"context"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -122,24 +121,16 @@ func (a *Adapter) Stream(ctx context.Context, call *provider.Call) (provider.Str
 	case call.Endpoint != attempt.EndpointChat:
 		return bridge.Stream(ctx, &a.client, call, &a.protocol)
 	}
+	s := newStream(call)
 	w := provider.NewWatch(ctx, call.Timeouts.Total)
-	resp, failure := a.client.Post(w, call, a.host.At(call, chatPath), a.header(call), appendBody(nil, call), provider.LimitFirstOutput, call.Timeouts.FirstOutput)
-	if failure == nil {
-		var body io.Reader
-		if body, failure = wire.Decoded(resp); failure == nil {
-			s := newStream(call, w, resp, body)
-			if failure = s.peek(); failure == nil {
-				return s, nil
-			}
-			s.Close()
-			call.Timing.Total = w.Elapsed()
-			return nil, wire.Scrub(failure, call)
-		}
-		resp.Body.Close()
+	if failure := a.client.Begin(&s.Flow, w, call, a.host.At(call, chatPath), a.header(call), appendBody(nil, call)); failure != nil {
+		return nil, failure
 	}
-	call.Timing.Total = w.Elapsed()
-	w.Stop()
-	return nil, failure
+	if failure := s.Peek(s.step); failure != nil {
+		s.Close()
+		return nil, failure
+	}
+	return s, nil
 }
 
 // header makes the header of a call; what is Anthropic's stays with the client.

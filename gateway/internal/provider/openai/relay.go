@@ -6,6 +6,7 @@ import (
 
 	"turnout/gateway/internal/provider"
 	"turnout/gateway/internal/provider/sse"
+	"turnout/gateway/internal/provider/wire"
 	"turnout/gateway/llm"
 	"turnout/internal/jsonx"
 	"turnout/schemas/attempt"
@@ -18,7 +19,7 @@ func (s *stream) relay(e *sse.Event) (c provider.Chunk, show bool) {
 		s.count(e.Data[p.fields[p.usage].Value:p.fields[p.usage].End])
 	}
 	hasUsage := p.usage >= 0 && p.usageKind != jsonx.Null
-	asked := s.call.Facts.IncludeUsage
+	asked := s.Call.Facts.IncludeUsage
 	if p.count == 0 && hasUsage && !asked {
 		return c, false
 	}
@@ -28,66 +29,37 @@ func (s *stream) relay(e *sse.Event) (c provider.Chunk, show bool) {
 	c.Output = p.output
 	if p.output {
 		s.result.Output = true
-		if !s.output {
-			s.output = true
-			s.call.Timing.FirstOutput = s.watch.Elapsed()
-			s.watch.Pause()
-			s.source.Waiting = true
-		}
-		s.source.Left = s.source.Idle
+		s.Put()
 	}
-	was := s.whole
-	if s.whole = p.whole(); s.whole {
-		c.Finish = p.finished && int64(len(p.choices)) >= s.call.Facts.N
+	was := s.Whole
+	if s.Whole = p.whole(); s.Whole {
+		c.Finish = p.finished && int64(len(p.choices)) >= s.Call.Facts.N
 		if !was {
-			s.source.Waiting = false
-			s.watch.For(provider.LimitTail, tailFor, tailFor)
+			s.Complete()
 		}
 	} else if was {
-		s.watch.Pause()
-		s.source.Waiting = true
+		s.Watch.Pause()
+		s.Source.Waiting = true
 	}
-	takes := s.whole && !s.spliced && hasUsage && (c.Finish || p.count == 0) // the metadata
+	takes := s.Whole && !s.spliced && hasUsage && (c.Finish || p.count == 0) // the metadata
 	mayTake := c.Finish && !s.spliced                                        // lookBehind decides
 	c.OwnMetadata = p.edit(&p.edits, e.Data, s.model, !asked)
 	c.Data = s.bytes(e, takes || mayTake, &c.SpliceAt)
 	s.spliced = s.spliced || takes
-	c.More = s.reader.Buffered()
+	c.More = s.Reader.Buffered()
 	return c, true
 }
 
 // bytes is the event for the client: as it came, or with the chunk's edits. spliceAt is set if asked for.
 func (s *stream) bytes(e *sse.Event, splice bool, spliceAt *int) []byte {
-	p := &s.chunk
-	at := e.At
-	switch {
-	case len(p.edits) == 0 && (!splice || e.Lines == 1):
+	p, at := &s.chunk, e.At
+	if len(p.edits) == 0 && (!splice || e.Lines == 1) {
 		if splice {
 			*spliceAt = at + p.end - 1
 		}
 		return s.complete(e)
-	case e.Lines == 1:
-		s.out = append(s.out[:0], e.Raw[:at]...)
-		s.out = p.edits.Apply(s.out, e.Data)
-		s.out = append(s.out, e.Raw[at+len(e.Data):]...)
-		if !e.Whole {
-			s.out = append(bytes.TrimRight(s.out, "\r\n"), "\n\n"...)
-		}
-	default: // several data lines become one; line feeds in JSON are white space
-		s.out = s.out[:0]
-		if len(e.Name) > 0 {
-			s.out = append(append(append(s.out, "event: "...), e.Name...), '\n')
-		}
-		s.out = append(s.out, "data: "...)
-		at = len(s.out)
-		s.out = p.edits.Apply(s.out, e.Data)
-		for i := at; i < len(s.out); i++ {
-			if s.out[i] == '\n' {
-				s.out[i] = ' '
-			}
-		}
-		s.out = append(s.out, "\n\n"...)
 	}
+	s.out, at = wire.Rewrite(s.out[:0], e, p.edits)
 	if splice {
 		*spliceAt = at + p.end - 1 + p.edits.Growth()
 	}
@@ -106,7 +78,7 @@ func (s *stream) complete(e *sse.Event) []byte {
 
 // count takes a usage in: the last good one wins, a refused one is flagged and changes no figure.
 func (s *stream) count(raw []byte) {
-	u := llm.OpenAIUsage(raw, s.call.ContextLimit)
+	u := llm.OpenAIUsage(raw, s.Call.ContextLimit)
 	if u.Source == attempt.UsageReported {
 		s.result.Usage = u
 	} else if u.Flag != "" {
@@ -122,7 +94,7 @@ func (s *stream) lookBehind(c provider.Chunk) provider.Chunk {
 		s.spliced = true
 		return c
 	}
-	asked := s.call.Facts.IncludeUsage
+	asked := s.Call.Facts.IncludeUsage
 	at := c.SpliceAt
 	c.SpliceAt = 0
 	s.last = append(s.last[:0], c.Data...)
@@ -130,8 +102,8 @@ func (s *stream) lookBehind(c provider.Chunk) provider.Chunk {
 	if s.arrives(graceFor) {
 		s.queue, s.queued = s.one()
 		c.More = s.queued
-		if s.spliced || !s.whole {
-			c.Finish = s.whole
+		if s.spliced || !s.Whole {
+			c.Finish = s.Whole
 			return c
 		}
 		asked = false // whatever came was no usage, or none that is shown
@@ -144,11 +116,11 @@ func (s *stream) lookBehind(c provider.Chunk) provider.Chunk {
 
 // arrives waits for the next event to have been read.
 func (s *stream) arrives(within time.Duration) bool {
-	if s.reader.Buffered() {
+	if s.Reader.Buffered() {
 		return true
 	}
 	ahead := make(chan read, 1)
-	reader := s.reader
+	reader := s.Reader
 	go func() {
 		e, err := reader.Next()
 		ahead <- read{e, err}

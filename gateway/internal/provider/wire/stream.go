@@ -2,7 +2,6 @@ package wire
 
 import (
 	"errors"
-	"io"
 	"net/http"
 	"time"
 
@@ -47,77 +46,30 @@ type Events interface {
 // ErrFraming says that what came is not framed as it must be.
 var ErrFraming = errors.New("a broken frame")
 
-// Stream is a provider.Stream of any protocol: every rule of api.md "Streams" that does not depend on
-// the protocol. Chat streams that are passed through have one of their own, which reads further.
+// Stream is a provider.Stream of any protocol. Chat streams that are passed through have one of their own,
+// which reads further.
 type Stream struct {
-	call   *provider.Call
-	watch  *provider.Watch
-	resp   *http.Response
-	source Source
-	reader Events
-	relay  Relay
-
-	events  bool // at least one event came
-	output  bool // the first output was seen
-	whole   bool
-	done    bool
-	held    []byte // what peek read
-	heldAs  provider.Chunk
-	err     error // sticks: io.EOF or failure
-	failure *llm.Error
+	Flow
+	relay Relay
 }
 
 // Open makes the streaming call and returns once the first output was seen.
 func (c *Client) Open(w *provider.Watch, call *provider.Call, path string, header http.Header, body []byte, relay Relay) (provider.Stream, *llm.Error) {
-	resp, failure := c.Post(w, call, path, header, body, provider.LimitFirstOutput, call.Timeouts.FirstOutput)
-	if failure == nil {
-		var r io.Reader
-		if r, failure = Decoded(resp); failure == nil {
-			s := &Stream{call: call, watch: w, resp: resp, relay: relay}
-			s.source = Source{R: r, Watch: w, Idle: call.Timeouts.Idle}
-			if c.Events != nil {
-				s.reader = c.Events(&s.source)
-			} else {
-				s.reader = sse.NewReader(&s.source)
-			}
-			if failure = s.peek(); failure == nil {
-				return s, nil
-			}
-			s.Close()
-			call.Timing.Total = w.Elapsed()
-			return nil, failure
-		}
-		resp.Body.Close()
+	s := &Stream{relay: relay}
+	if failure := c.Begin(&s.Flow, w, call, path, header, body); failure != nil {
+		return nil, failure
 	}
-	call.Timing.Total = w.Elapsed()
-	w.Stop()
-	return nil, failure
-}
-
-// peek reads up to the first output, holding back what comes before it.
-func (s *Stream) peek() *llm.Error {
-	for {
-		c, err := s.step()
-		if err != nil {
-			return s.failure
-		}
-		if c.SpliceAt > 0 {
-			c.SpliceAt += len(s.held)
-		}
-		s.held = append(s.held, c.Data...)
-		c.Data = s.held
-		s.heldAs = c
-		if c.Output || c.Finish || c.Done || len(s.held) > maxPeek {
-			return nil
-		}
+	if failure := s.Peek(s.step); failure != nil {
+		s.Close()
+		return nil, failure
 	}
+	return s, nil
 }
 
 // Next implements provider.Stream.
 func (s *Stream) Next() (provider.Chunk, error) {
-	if s.held != nil {
-		s.held = nil
-		return s.heldAs, nil
+	if c, ok := s.Held(); ok {
+		return c, nil
 	}
 	return s.step()
 }
@@ -125,123 +77,62 @@ func (s *Stream) Next() (provider.Chunk, error) {
 // Result implements provider.Stream.
 func (s *Stream) Result() provider.Result {
 	r := s.relay.Result()
-	r.Status, r.Output = http.StatusOK, s.output
+	r.Status, r.Output = http.StatusOK, s.Output
 	return r
-}
-
-// Close implements provider.Stream.
-func (s *Stream) Close() {
-	if s.reader == nil {
-		return
-	}
-	if s.call.Timing.Total == 0 {
-		s.call.Timing.Total = s.watch.Elapsed()
-	}
-	s.reader.Release()
-	s.reader = nil
-	if !s.done || s.source.Ended {
-		s.resp.Body.Close()
-		s.watch.Stop()
-		return
-	}
-	// The end marker came, the end of the body not yet: wait for it a moment, so that the connection
-	// can serve again.
-	s.watch.Detach()
-	s.watch.For(provider.LimitTail, drainFor, drainFor)
-	go func() {
-		_, _ = io.CopyN(io.Discard, s.source.R, 4<<10)
-		s.resp.Body.Close()
-		s.watch.Stop()
-	}()
 }
 
 // step reads up to the next thing that the client is to see.
 func (s *Stream) step() (provider.Chunk, error) {
-	for s.err == nil {
+	for s.Err == nil {
 		var c provider.Chunk
-		e, err := s.reader.Next()
+		e, err := s.Reader.Next()
 		if err != nil {
-			if s.whole {
+			if s.Whole {
 				return s.end(c), nil
 			}
-			s.fail(s.broken(err))
+			s.Fail(s.Broken(err))
 			break
 		}
-		s.events = s.events || e.Whole || e.Lines > 0
-		if e.Lines == 0 && !s.output && len(e.Raw) > 0 {
+		s.Events = s.Events || e.Whole || e.Lines > 0
+		if e.Lines == 0 && !s.Output && len(e.Raw) > 0 {
 			if failure := NotEvents(e.Raw); failure != nil {
-				s.fail(failure)
+				s.Fail(failure)
 				break
 			}
 		}
 		if failure := s.relay.Take(&e, &c); failure != nil {
 			switch {
-			case s.whole:
+			case s.Whole:
 				return s.end(provider.Chunk{}), nil // the answer is whole, whatever follows
 			case !e.Whole: // the stream broke off in it: the reader's next error says how
 				continue
 			}
-			s.fail(failure)
+			s.Fail(failure)
 			break
 		}
-		s.note(&c)
+		if c.Output {
+			s.Put()
+		}
+		if !s.Whole && s.relay.Whole() {
+			s.Complete()
+		}
 		if s.relay.Ended() {
 			return s.end(c), nil
 		}
 		if len(c.Data) > 0 {
-			c.More = s.reader.Buffered()
+			c.More = s.Reader.Buffered()
 			return c, nil
 		}
 	}
-	return provider.Chunk{}, s.err
-}
-
-// note keeps the books on what came.
-func (s *Stream) note(c *provider.Chunk) {
-	if c.Output {
-		if !s.output {
-			s.output = true
-			s.call.Timing.FirstOutput = s.watch.Elapsed()
-			s.watch.Pause()
-			s.source.Waiting = true
-		}
-		s.source.Left = s.source.Idle
-	}
-	if !s.whole && s.relay.Whole() {
-		s.whole = true
-		s.source.Waiting = false
-		s.watch.For(provider.LimitTail, tailFor, tailFor)
-	}
+	return provider.Chunk{}, s.Err
 }
 
 // end is the last chunk.
 func (s *Stream) end(c provider.Chunk) provider.Chunk {
 	s.relay.End(&c)
-	s.done = true
-	s.err = io.EOF
-	s.watch.Pause()
-	s.call.Timing.Total = s.watch.Elapsed()
+	s.End()
 	c.Finish, c.Done, c.More = true, true, false
 	return c
-}
-
-func (s *Stream) fail(e *llm.Error) {
-	s.failure = Scrub(e, s.call)
-	s.err = s.failure
-	s.call.Timing.Total = s.watch.Elapsed()
-}
-
-// broken is the failure of a stream that ended before its answer did.
-func (s *Stream) broken(err error) *llm.Error {
-	switch {
-	case errors.Is(err, sse.ErrTooLarge), errors.Is(err, ErrFraming):
-		return provider.Unanswerable(http.StatusOK, err.Error())
-	case errors.Is(err, io.EOF) && !s.events:
-		return provider.Unanswerable(http.StatusOK, "an empty answer")
-	case errors.Is(err, io.EOF):
-		return provider.Cut("the stream ended before its answer did", nil)
-	}
-	return Broken(s.watch, err)
 }
 
 // NotEvents looks at a block without data: plain JSON or HTML where a stream was asked.
