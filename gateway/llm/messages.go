@@ -62,6 +62,8 @@ func (p *parser) message() {
 			}
 		case "images": // that the model made
 			c.EachItem(func(int) { p.part() })
+		default:
+			p.sealed(f.Key)
 		}
 	}
 	p.facts.AssistantPrefill = role.Is("assistant") // what counts is the last message
@@ -107,8 +109,17 @@ func (p *parser) toolCalls() {
 		for f := c.Object(); c.Next(&f); {
 			if string(f.Key) == "id" {
 				p.called(jsonx.RawText(c.RawString()))
+			} else {
+				p.sealed(f.Key)
 			}
 		}
+	}
+}
+
+// sealed reads a field that may hold reasoning which only its issuer can read.
+func (p *parser) sealed(field []byte) {
+	if payload := Sealed(&p.cursor, field); payload != nil {
+		p.facts.Replayed = payload
 	}
 }
 

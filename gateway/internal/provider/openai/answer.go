@@ -95,6 +95,7 @@ type answerParser struct {
 	count  int    // choices
 	finish string // the first choice's finish_reason
 	failed []byte // a choice that ended in an error
+	sealed []byte // as provider.Result has it
 }
 
 var answerParsers = sync.Pool{New: func() any { return new(answerParser) }}
@@ -108,7 +109,7 @@ func parseAnswer(call *provider.Call, body []byte, openEnded bool) (*provider.An
 	p := answerParsers.Get().(*answerParser)
 	defer func() {
 		p.cursor.ResetLoose(nil)
-		p.body, p.failed = nil, nil
+		p.body, p.failed, p.sealed = nil, nil, nil
 		answerParsers.Put(p)
 	}()
 	p.body, p.count, p.finish, p.failed = body, 0, "", nil
@@ -118,7 +119,7 @@ func parseAnswer(call *provider.Call, body []byte, openEnded bool) (*provider.An
 	if failure := p.problem(openEnded); failure != nil {
 		return nil, failure
 	}
-	result := provider.Result{Status: http.StatusOK, FinishReason: p.finish, Output: true}
+	result := provider.Result{Status: http.StatusOK, FinishReason: p.finish, Output: true, Sealed: p.sealed}
 	result.Usage.Source = attempt.UsageMissing
 	if p.usage >= 0 && p.usageKind != jsonx.Null {
 		f := p.fields[p.usage]
@@ -138,7 +139,7 @@ func (p *answerParser) readChoices() {
 	for a := c.Array(); c.NextItem(&a); {
 		p.count++
 		start := c.Pos()
-		reason := finishReason(c)
+		reason := p.choice()
 		if a.Index == 0 {
 			p.finish = reason
 		}
@@ -170,18 +171,34 @@ func (p *answerParser) problem(openEnded bool) *llm.Error {
 	return nil
 }
 
-// finishReason reads one choice of a plain answer.
-func finishReason(c *jsonx.Cursor) (reason string) {
-	if c.Kind() != jsonx.Object {
-		c.Skip()
-		return ""
-	}
-	for f := c.Object(); c.Next(&f); {
-		if string(f.Key) == "finish_reason" && c.Kind() == jsonx.String {
-			reason = reasonWord(c.Text())
+// choice reads one choice.
+func (p *answerParser) choice() (reason string) {
+	c := &p.cursor
+	c.EachField(func(key []byte) {
+		switch string(key) {
+		case "finish_reason":
+			if c.Kind() == jsonx.String {
+				reason = reasonWord(c.Text())
+			}
+		case "message":
+			c.EachField(func(key []byte) {
+				p.note(llm.Sealed(c, key))
+				if string(key) == "tool_calls" {
+					c.EachItem(func(int) {
+						c.EachField(func(key []byte) { p.note(llm.Sealed(c, key)) })
+					})
+				}
+			})
 		}
-	}
+	})
 	return reason
+}
+
+// note keeps reasoning that only its issuer can read.
+func (p *answerParser) note(sealed []byte) {
+	if sealed != nil {
+		p.sealed = bytes.Clone(sealed)
+	}
 }
 
 // reasonWord avoids an allocation for the words everybody uses.

@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"turnout/gateway/llm"
 	"turnout/gateway/llm/chat"
 	"turnout/internal/jsonx"
 )
@@ -19,7 +20,8 @@ type chunkParser struct {
 	first    string // the finish_reason of the stream's first choice, if it is in this chunk
 	failed   []byte // a choice that the provider gave up
 
-	data []byte
+	data   []byte
+	sealed []byte // of the stream, as provider.Result has it
 }
 
 type choiceState struct {
@@ -132,6 +134,11 @@ func (p *chunkParser) readDelta(state int) {
 	for f := c.Object(); c.Next(&f); {
 		switch string(f.Key) {
 		case "role":
+		case "reasoning_details", "thinking_blocks", "extra_content":
+			p.note(f.Key)
+			if p.filled() {
+				p.output = true
+			}
 		case "tool_calls":
 			if p.readCalls(state) {
 				p.output = true
@@ -141,6 +148,14 @@ func (p *chunkParser) readDelta(state int) {
 				p.output = true
 			}
 		}
+	}
+}
+
+// note keeps what a field holds of reasoning that only its issuer can read, without moving the cursor.
+func (p *chunkParser) note(field []byte) {
+	peek := p.cursor
+	if sealed := llm.Sealed(&peek, field); sealed != nil {
+		p.sealed = append(p.sealed[:0], sealed...)
 	}
 }
 

@@ -54,7 +54,11 @@ func (s *stream) Next() (provider.Chunk, error) {
 }
 
 // Result implements provider.Stream.
-func (s *stream) Result() provider.Result { return s.result }
+func (s *stream) Result() provider.Result {
+	r := s.result
+	r.Sealed = s.chunk.sealed
+	return r
+}
 
 // Close implements provider.Stream.
 func (s *stream) Close() {

@@ -43,6 +43,8 @@ func (p *chunkParser) readCall(calls *chat.Calls) {
 			}
 		case "function":
 			starts = p.named()
+		case "extra_content":
+			p.note(f.Key)
 		}
 	}
 	if c.Err() != nil {
