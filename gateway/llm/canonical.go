@@ -37,6 +37,17 @@ type Request struct {
 	Echo map[string]Raw
 }
 
+// Addressed is the request with somebody to answer: where only the system speaks it speaks as a user,
+// since other protocols than OpenAI's demand one.
+func (r *Request) Addressed() *Request {
+	if len(r.Messages) > 0 || len(r.System) == 0 {
+		return r
+	}
+	out := *r
+	out.System, out.Messages = nil, []Message{{Parts: r.System}}
+	return &out
+}
+
 // Leave notes a field that only the surface's own protocol can say.
 func (r *Request) Leave(field string) {
 	if !slices.Contains(r.Unsaid, field) {

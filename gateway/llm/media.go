@@ -22,7 +22,9 @@ func (p *Part) SetSource(raw Raw) {
 	if !ok || strings.ContainsAny(media, `"\`) {
 		return
 	}
-	p.Media, _, _ = strings.Cut(media, ";")
+	if p.Media, _, _ = strings.Cut(media, ";"); p.Media == "image/jpg" {
+		p.Media = "image/jpeg" // its name, without which some refuse it
+	}
 	if encoded {
 		p.Data = append(append(make(Raw, 0, len(data)+1), '"'), data...)
 		return

@@ -166,7 +166,12 @@ func (p *parser) part() {
 		case "image_url":
 			image = c.Kind() != jsonx.Null
 			p.linked(resource.CapVision)
-		case "file_url", "file_data":
+		case "file_url":
+			if c.Kind() != jsonx.Null {
+				p.facts.own(resource.CapDocuments) // others take them as data
+			}
+			p.linked(resource.CapDocuments)
+		case "file_data":
 			p.linked(resource.CapDocuments)
 		case "file":
 			p.cursor.EachField(func(key []byte) {

@@ -263,6 +263,21 @@ func TestConversationsOfOthersAreMadeFitForClaude(t *testing.T) {
 	if !strings.Contains(out, `"content":[{"type":"tool_use","id":"functions_read_0"`) || !strings.Contains(out, `"tool_use_id":"functions_read_0"`) {
 		t.Error(out)
 	}
+	for body, want := range map[string]string{
+		`{"messages":[{"role":"system","content":"Say hi"}]}`: `"messages":[{"role":"user","content":[{"type":"text","text":"Say hi"}]}]`,
+		`{"messages":[{"role":"user","content":[{"type":"file","file":{"filename":"a.md","file_data":"data:text/markdown;base64,Y2Fmw6k="}}]}]}`:                    `{"type":"document","source":{"type":"text","media_type":"text/plain","data":"café"},"title":"a.md"}`,
+		`{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/jpg;base64,aGk="}}]}]}`:                                          `"media_type":"image/jpeg"`,
+		`{` + hi + `,"tools":[{"type":"function","function":{"name":"f","parameters":{}}}]}`:                                                                        `"input_schema":{"type":"object","properties":{}}`,
+		`{` + hi + `,"tools":[{"type":"function","function":{"name":"f","parameters":{ "properties":{"a":{"type":"string"}}}}}]}`:                                   `"input_schema":{"type":"object","properties":{"a":{"type":"string"}}}`,
+		`{"messages":[{"role":"user","content":"x"},{"role":"assistant","refusal":"No","content":[{"type":"text","text":"Sorry"}]},{"role":"user","content":"y"}]}`: `[{"type":"text","text":"Sorry"},{"type":"text","text":"No"}]`,
+	} {
+		if out, _ := sent(t, "chat", "messages", "claude-sonnet-4-5", body); !strings.Contains(out, want) {
+			t.Errorf("%s\ngot  %s\nwant %s", body, out, want)
+		}
+	}
+	if out, _ := sent(t, "chat", "gemini", "m", `{"messages":[{"role":"system","content":"Say hi"}]}`); out != `{"contents":[{"role":"user","parts":[{"text":"Say hi"}]}]}` {
+		t.Error(out)
+	}
 	for model, want := range map[string]string{
 		"claude-3-7-sonnet-20250219": `"temperature":0.5,"top_p":0.9,"top_k":3 `,
 		"claude-opus-4-20250514":     `"temperature":0.5,"top_p":0.9,"top_k":3 `,
@@ -346,6 +361,8 @@ func TestWhatOnlyTheSurfaceSaysIsNoted(t *testing.T) {
 		{llm.ParseChat, `{"model":"m",` + hi + `,"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"required","tools":[]}}}`, "tool_choice"},
 		{llm.ParseResponses, `{"model":"m","input":"x","tool_choice":{"type":"file_search"}}`, "tool_choice"},
 		{llm.ParseResponses, `{"model":"m","input":"x","tool_choice":{"type":"custom","name":"f"}}`, ""},
+		{llm.ParseResponses, `{"model":"m","input":[{"role":"user","content":[{"type":"input_file","file_url":"https://x.io/a.pdf"}]}]}`, "documents"},
+		{llm.ParseResponses, `{"model":"m","input":[{"role":"user","content":[{"type":"input_file","file_data":"data:application/pdf;base64,aGk="}]}]}`, ""},
 	} {
 		f, failed := tc.parse([]byte(tc.body))
 		if failed != nil {

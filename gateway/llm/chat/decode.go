@@ -115,7 +115,7 @@ func (d *decoder) message() {
 	var role string
 	var parts, calls []llm.Part
 	var images []llm.Part
-	var id, thinking llm.Raw
+	var id, thinking, refusal llm.Raw
 	sealed := false
 	at := d.Pos()
 	d.EachField(func(key []byte) {
@@ -129,9 +129,7 @@ func (d *decoder) message() {
 		case "tool_call_id":
 			id = d.RawString()
 		case "refusal":
-			if text := d.RawString(); llm.Filled(text) {
-				parts = append(parts, llm.Part{Kind: llm.PartRefusal, Text: text})
-			}
+			refusal = d.RawString()
 		case "reasoning_content", "reasoning":
 			if text := d.RawString(); llm.Filled(text) {
 				thinking = text
@@ -150,6 +148,9 @@ func (d *decoder) message() {
 			}
 		}
 	})
+	if llm.Filled(refusal) {
+		parts = append(parts, llm.Part{Kind: llm.PartRefusal, Text: refusal})
+	}
 	r := d.Request
 	switch role {
 	case "system", "developer":

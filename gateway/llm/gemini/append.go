@@ -17,6 +17,7 @@ import (
 func Append(dst []byte, r *llm.Request, s llm.Sending) (out []byte, stripped []string) {
 	w := writer{names: map[string]llm.Raw{}, order: map[string]int{}, third: third(s.Model), noIDs: s.NoCallIDs}
 	stripped = r.UnsaidBut("modalities")
+	r = r.Addressed()
 	b := append(dst, '{')
 	if len(r.System) > 0 {
 		b = append(b, `"systemInstruction":{"parts":[`...)

@@ -1,9 +1,11 @@
 package messages
 
 import (
+	"encoding/base64"
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"turnout/gateway/llm"
 	"turnout/internal/jsonx"
@@ -13,6 +15,7 @@ import (
 // could not be said.
 func Append(dst []byte, r *llm.Request, s llm.Sending) (out []byte, stripped []string) {
 	stripped = append(stripped, r.Unsaid...)
+	r = r.Addressed()
 	b := jsonx.AddString(append(dst, '{'), "model", s.Model)
 	limit := r.MaxTokens
 	if limit == 0 {
@@ -154,8 +157,37 @@ func appendSource(b []byte, p *llm.Part) []byte {
 	if p.URL != nil {
 		return append(jsonx.Add(jsonx.AddString(b, "type", "url"), "url", p.URL), '}')
 	}
+	if p.Kind == llm.PartDocument && strings.HasPrefix(p.Media, "text/") {
+		if text, err := base64.StdEncoding.DecodeString(jsonx.RawText(p.Data)); err == nil && utf8.Valid(text) {
+			b = jsonx.AddString(jsonx.AddString(b, "type", "text"), "media_type", "text/plain")
+			return append(jsonx.AddString(b, "data", string(text)), '}')
+		}
+	}
 	b = jsonx.AddString(jsonx.AddString(b, "type", "base64"), "media_type", p.Media)
 	return append(jsonx.Add(b, "data", p.Data), '}')
+}
+
+// typed is a tool's schema with the type that Anthropic demands.
+func typed(schema llm.Raw) llm.Raw {
+	if jsonx.KindOf(schema) != jsonx.Object {
+		return llm.Raw(`{"type":"object","properties":{}}`)
+	}
+	var c jsonx.Cursor
+	c.ResetLoose(schema)
+	found, first := false, -1
+	for f := c.Object(); c.Next(&f); {
+		found = found || string(f.Key) == "type"
+		if first < 0 {
+			first = f.KeyStart
+		}
+	}
+	switch {
+	case found:
+		return schema
+	case first < 0:
+		return llm.Raw(`{"type":"object","properties":{}}`)
+	}
+	return append(llm.Raw(`{"type":"object",`), schema[first:]...)
 }
 
 func appendTools(b []byte, r *llm.Request, s llm.Sending, stripped []string) ([]byte, []string) {
@@ -167,10 +199,7 @@ func appendTools(b []byte, r *llm.Request, s llm.Sending, stripped []string) ([]
 		t := &r.Tools[i]
 		b = jsonx.Add(append(jsonx.Comma(b), '{'), "name", t.Name)
 		b = jsonx.Add(b, "description", t.Description)
-		schema := t.Schema
-		if schema == nil {
-			schema = llm.Raw(`{"type":"object","properties":{}}`) // it is demanded
-		}
+		schema := typed(t.Schema)
 		strict := string(t.Strict) == "true"
 		if strict {
 			var left []string
