@@ -36,7 +36,11 @@ func (p *Part) SetSource(raw Raw) {
 // AppendDataURL appends the part's data as a raw string with a data: address.
 func (p *Part) AppendDataURL(dst []byte) []byte {
 	dst = append(dst, `"data:`...)
-	dst = append(dst, p.Media...)
+	for i := range len(p.Media) { // it may be the client's, and stands between quotes
+		if c := p.Media[i]; base64Bytes[c] || c == '.' || c == '-' || c == '_' {
+			dst = append(dst, c)
+		}
+	}
 	dst = append(dst, `;base64,`...)
 	return append(dst, p.Data[1:]...)
 }

@@ -385,3 +385,23 @@ func TestBlocksOnTheWrongSideAreRefused(t *testing.T) {
 		}
 	}
 }
+
+// A media type with a quote in it ended the string that it was written into, and what followed became
+// fields of the upstream's request.
+func TestMediaTypesStayInTheirString(t *testing.T) {
+	const media = `image/png\"}}]}],\"model\":\"other`
+	for from, body := range map[string]string{
+		"messages":  `{"messages":[{"role":"user","content":[{"type":"image","source":{"type":"base64","media_type":"` + media + `","data":"aGk="}}]}]}`,
+		"responses": `{"input":[{"type":"image_generation_call","output_format":"` + media + `\u0000","result":"aGk="}]}`,
+	} {
+		for to := range appenders {
+			if out, _ := sent(t, from, to, "mine", body); strings.Contains(out, `"model":"other"`) {
+				t.Errorf("%s to %s: %s", from, to, out)
+			}
+		}
+	}
+	r := &llm.Response{Parts: []llm.Part{{Kind: llm.PartImage, Media: "image/p\"ng", Data: llm.Raw(`"aGk="`)}}}
+	if out := chat.AppendResponse(nil, r, llm.Stamp{}); !json.Valid(out) {
+		t.Errorf("%s", out)
+	}
+}
