@@ -7,6 +7,7 @@ import (
 	"flag"
 	"maps"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -85,6 +86,53 @@ func TestEveryCommandExplainsItself(t *testing.T) {
 		if code != 0 || out.Len() == 0 {
 			t.Errorf("turnout %s --help ends with %d and says %q %q", c.name, code, out.String(), errs.String())
 		}
+	}
+}
+
+// What README and docs tell people to type exists: the command, and each of its flags.
+func TestEveryCommandInTheDocsExists(t *testing.T) {
+	pages, err := filepath.Glob("docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	typed := regexp.MustCompile("\\bturnout ([a-z]+)((?: +[^`|#;\\s]+)*)")
+	seen := 0
+	for _, page := range append(pages, "README.md") {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			if !strings.Contains(line, "`turnout ") && !strings.HasPrefix(line, "    ") {
+				continue // prose
+			}
+			for _, m := range typed.FindAllStringSubmatch(line, -1) {
+				seen++
+				args := []string{"--help"}
+				words := strings.Fields(m[2])
+				if len(words) > 0 && (m[1] == "analytics" || m[1] == "spool" || m[1] == "topics") {
+					args = []string{words[0], "--help"}
+				}
+				var out bytes.Buffer
+				if code := run(t.Context(), m[1], lifecycle.Env{Args: args, Stdout: &out, Stderr: &out}); code != 0 {
+					t.Errorf("%s: turnout %s %v ends with %d: %s", page, m[1], args, code, out.String())
+				}
+				for _, word := range words {
+					name, isFlag := strings.CutPrefix(strings.Trim(word, "[]"), "--")
+					if !isFlag {
+						continue
+					}
+					name, _, _ = strings.Cut(name, "=")
+					flags := strings.NewReplacer("-", "_", "[", " ", "]", " ").Replace(out.String())
+					if !slices.Contains(strings.Fields(flags), "__"+strings.ReplaceAll(name, "-", "_")) {
+						t.Errorf("%s: turnout %s has no --%s", page, m[1], name)
+					}
+				}
+			}
+		}
+	}
+	if seen < 20 {
+		t.Errorf("only %d commands found", seen)
 	}
 }
 
