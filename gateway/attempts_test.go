@@ -435,6 +435,27 @@ func TestSessionSticks(t *testing.T) {
 	}
 }
 
+// Where auto finds nobody, the client and the log are told of every model's providers why.
+func TestARefusalOfAutoNamesThoseOfEveryModel(t *testing.T) {
+	t.Parallel()
+	u := newUpstreams(t)
+	doc := resources(u.URL, noExploration, providerSpec{id: "alpha"})
+	doc += "---\n{kind: model, id: gpt-5.4, mappings: [{provider: alpha, upstream: up, price: {input: 3, output: 3}, capabilities: [vision]}]}\n" +
+		"---\n{kind: model, id: gpt-5.4-mini, mappings: [{provider: alpha, upstream: up, price: {input: 1, output: 1}, context: 100}]}\n"
+	n := start(t, doc, nil).ready()
+	r := n.chat(`{"model":"auto","max_tokens":200,"messages":[{"role":"user","content":"x"}],"tools":[{"type":"function","function":{"name":"f"}}]}`)
+	const want = `"excluded":[{"provider":"alpha","model":"gpt-5.4","code":"tools"},{"provider":"alpha","model":"gpt-5.4-mini","code":"context_size"}]`
+	if r.status != 400 || strings.Count(r.body, want) != 2 { // under metadata and turnout
+		t.Errorf("%d %s", r.status, r.body)
+	}
+	n.read(topic.Requests, 3, 1, func(value []byte) {
+		const want = `"considered_total":2,"considered":[{"provider":"alpha","model":"gpt-5.4","excluded_code":"tools"},{"provider":"alpha","model":"gpt-5.4-mini","excluded_code":"context_size"}]`
+		if !strings.Contains(string(value), want) {
+			t.Errorf("%s", value)
+		}
+	})
+}
+
 func TestRefusalsAreLogged(t *testing.T) {
 	t.Parallel()
 	u := newUpstreams(t)

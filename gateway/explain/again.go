@@ -42,7 +42,7 @@ func (s *Stored) decided() *decided {
 	default:
 		return nil
 	}
-	if s.Config == nil || len(d.considered) == 0 {
+	if s.Config == nil || len(d.considered) == 0 || d.ofModels() {
 		return d
 	}
 	d.input.Config = &s.Config.Routing
@@ -54,6 +54,9 @@ func (s *Stored) decided() *decided {
 	}
 	return d
 }
+
+// ofModels says whether the candidates are those of several models, where auto found none.
+func (d *decided) ofModels() bool { return d.considered[0].Model != "" }
 
 func ofEvent(e *attempt.Event) *decided {
 	state := routing.State{}
@@ -145,6 +148,9 @@ func (s *Stored) again(d *decided) Again {
 		return a
 	case len(d.considered) == 0:
 		a.Verdict, a.Why = NotPossible, "the candidates are not recorded"
+		return a
+	case d.ofModels():
+		a.Verdict, a.Why = NotPossible, "which model auto chooses is not decided again"
 		return a
 	case d.again == nil:
 		a.Verdict, a.Why = NotPossible, "the routing configuration "+d.config+" is not stored (yet)"

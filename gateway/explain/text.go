@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -171,9 +172,14 @@ func (p *page) excluded(d *Decision) {
 		return
 	}
 	p.line("\nLeft out")
+	models := slices.ContainsFunc(d.Excluded, func(x Exclusion) bool { return x.Model != d.Excluded[0].Model })
 	p.table(func(row func(...string)) {
 		for i := range d.Excluded {
 			x := &d.Excluded[i]
+			if models {
+				row(name(&x.Place), x.Model, x.Code, x.Why)
+				continue
+			}
 			row(name(&x.Place), x.Code, x.Why)
 		}
 	})

@@ -95,6 +95,28 @@ func TestWhatIsLeftOutIsNotBlamedOnEverybody(t *testing.T) {
 	}
 }
 
+// Where auto found nobody, the page says why of every model; which model it would choose is not decided again.
+func TestARefusalOfAutoIsExplained(t *testing.T) {
+	s := refused()
+	e := s.Refusal
+	e.RequestedModel, e.RequestedProvider, e.Traits = "auto", "", []string{"tools"}
+	e.Considered = []attempt.Considered{{Provider: "alpha", Model: "big", ExcludedCode: "tools"}, {Provider: "alpha", Region: "eu", Model: "small", ExcludedCode: "context_size"}}
+	e.ConsideredTotal = 2
+	r := s.Report()
+	if r.Again.Verdict != NotPossible || r.Again.Why != "which model auto chooses is not decided again" || len(r.Decision.Excluded) != 2 || r.Decision.Excluded[1].Model != "small" {
+		t.Errorf("%+v %+v", r.Again, r.Decision)
+	}
+	var text strings.Builder
+	if err := r.Write(&text); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"  alpha     big    tools         it has no tools\n", "  alpha:eu  small  context_size  prompt and answer"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("%q is not in\n%s", want, text.String())
+		}
+	}
+}
+
 // Replayed reasoning restricts the choice although nobody else was left out: the page says so.
 func TestTheBindingIsTold(t *testing.T) {
 	s := sample()

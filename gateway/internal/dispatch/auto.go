@@ -10,6 +10,9 @@ import (
 	"turnout/gateway/routing"
 )
 
+// mostDropped bounds how many of them a refusal keeps.
+const mostDropped = 32
+
 // chooseModel answers the model auto (routing.md 10): of the models that can serve the request the
 // cheapest by list price, then the usual choice inside it. A session stays with its model.
 func (r *run) chooseModel(now time.Time) *llm.APIError {
@@ -29,6 +32,7 @@ func (r *run) chooseModel(now time.Time) *llm.APIError {
 		r.prepare(r.plans.get(r.access.Project, m, r.req.Endpoint), now)
 		candidates[i] = routing.Model{ID: m.ID, Family: m.Family, Candidates: slices.Clone(r.in.Candidates)}
 		if routing.Decide(&r.in, &r.first); r.first.Selected < 0 {
+			r.dropped(m)
 			continue
 		}
 		r.eligible(&r.first) // what the baseline compares with
@@ -43,9 +47,21 @@ func (r *run) chooseModel(now time.Time) *llm.APIError {
 		r.plan = nil // of no single model
 		return nil   // the decision says why
 	}
+	r.seen, r.total = nil, 0
 	r.prepare(r.plans.get(r.access.Project, models[best], r.req.Endpoint), now)
 	routing.Decide(&r.in, &r.first)
 	return nil
+}
+
+// dropped notes why nobody of a model can serve the request, should there be no other model.
+func (r *run) dropped(m *catalog.Model) {
+	from := len(r.seen)
+	r.seen = r.first.Considered(&r.in, r.seen)
+	for i := range r.seen[from:] {
+		r.seen[from+i].Model = m.ID
+	}
+	r.seen = r.seen[:min(len(r.seen), mostDropped)]
+	r.total += len(r.in.Candidates)
 }
 
 // pinnedModel is the model that the request's session stays with while it can serve; "" for none.

@@ -48,8 +48,11 @@ func (r *run) object(b []byte) []byte {
 		b = r.appendCall(b, &r.calls[i])
 	}
 	b = append(b, ']')
-	if r.plan != nil && r.first.Selected < 0 {
+	switch {
+	case r.plan != nil && r.first.Selected < 0:
 		b = r.appendExcluded(b)
+	case r.plan == nil && len(r.seen) > 0:
+		b = appendDropped(b, r.seen)
 	}
 	if r.plan != nil && r.req.Explain {
 		b = append(b, `,"considered":`...)
@@ -113,6 +116,29 @@ func (r *run) appendExcluded(b []byte) []byte {
 		b = append(b, ']')
 	}
 	return b
+}
+
+// appendDropped says the same of those of every model, where auto found none.
+func appendDropped(b []byte, seen []attempt.Considered) []byte {
+	b = append(b, `,"excluded":[`...)
+	first := true
+	for i := range seen {
+		c := &seen[i]
+		if c.ExcludedCode == "" { // could serve it, but cannot read the reasoning that it replays
+			continue
+		}
+		if !first {
+			b = append(b, ',')
+		}
+		first = false
+		b = append(b, `{"provider":`...)
+		b = jsonx.AppendString(b, c.Provider)
+		b = appendField(b, `,"region":`, c.Region)
+		b = appendField(b, `,"model":`, c.Model)
+		b = appendField(b, `,"code":`, c.ExcludedCode)
+		b = append(b, '}')
+	}
+	return append(b, ']')
 }
 
 func appendField(b []byte, key, v string) []byte {

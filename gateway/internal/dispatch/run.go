@@ -49,6 +49,7 @@ type run struct {
 	retry     routing.Retry
 	options   options              // auto: what the other models would have been
 	seen      []attempt.Considered // what the first decision saw; the log's too, so never changed
+	total     int                  // of a refusal: how many there were, of whom seen may be a part
 
 	deadline time.Time // of the whole request; attempts and waits are cut to it, which is cheaper than a context of its own
 	calls    []call    // made so far
@@ -243,9 +244,9 @@ func (r *run) refuse(failed *llm.APIError) {
 		e.ErrorMessage = failed.Message
 	}
 	if r.plan != nil {
-		r.seen = r.first.Considered(&r.in, nil)
-		e.Considered, e.ConsideredTotal = r.seen, len(r.in.Candidates)
+		r.seen, r.total = r.first.Considered(&r.in, nil), len(r.in.Candidates)
 	}
+	e.Considered, e.ConsideredTotal = r.seen, r.total
 	r.d.events.Refuse(&e)
 	r.reply.Fail(failed, r.extra())
 }
