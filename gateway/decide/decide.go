@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"turnout/gateway/routing"
 	"turnout/internal/lifecycle"
@@ -18,7 +19,7 @@ const maxScenario = 64 << 20
 // Main reads a scenario from standard input and prints the decision. Input that cannot be read is a
 // usage error, in one line that names the path; that nobody can serve the request is a decision.
 func Main(_ context.Context, env lifecycle.Env) error {
-	if len(env.Args) == 1 && env.Args[0] == "--help" {
+	if len(env.Args) == 1 && slices.Contains([]string{"help", "-h", "--help"}, env.Args[0]) {
 		_, err := io.WriteString(env.Stdout, "turnout decide < scenario.json: one routing decision, on paper; docs/routing.md shows scenarios\n")
 		return err
 	}

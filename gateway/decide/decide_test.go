@@ -198,6 +198,11 @@ func TestCommand(t *testing.T) {
 	if err != nil || !strings.Contains(out, `"selected": null`) || !strings.Contains(out, "no_provider_available") {
 		t.Errorf("no candidate is a decision too: %s %v", out, err)
 	}
+	for _, help := range []string{"help", "-h", "--help"} {
+		if out, err := run([]string{help}, strings.NewReader("")); err != nil || !strings.Contains(out, "turnout decide < scenario.json") {
+			t.Errorf("%s: %q %v", help, out, err)
+		}
+	}
 	for _, bad := range []struct {
 		args  []string
 		stdin string
