@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"turnout/gateway/routing"
 	"turnout/internal/chx"
 	"turnout/internal/testkit/chtest"
 	"turnout/migrations"
@@ -59,5 +60,47 @@ func TestUsageOfAllProjectsIsOneQuery(t *testing.T) {
 	var asked uint64
 	if err := conn.QueryRow(t.Context(), "SELECT count() FROM system.query_log WHERE current_database = currentDatabase() AND type = 'QueryFinish' AND startsWith(query, 'SELECT project_id, model, provider')").Scan(&asked); err != nil || asked != 1 {
 		t.Errorf("%d queries for %d projects, %v", asked, projects, err)
+	}
+}
+
+// A project's usage is asked for at once, then every minute while it is used, whether that works or not;
+// where it does not, the last known stays.
+func TestUsageIsKeptWhileClickHouseIsAway(t *testing.T) {
+	cfg := chx.Default()
+	cfg.Addr = []string{"127.0.0.1:1"}
+	conn, err := chx.Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	c := &clock{now: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)}
+	p := New(conn, time.Minute, c.Now, slog.New(slog.DiscardHandler))
+	p.Usage("web", "m")
+	known := map[string]*Usage{"m": {Combined: routing.Observed{Successes: 30}}}
+	v, _ := p.usage.projects.Load("web")
+	v.(*projectUsage).known.Store(&known)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); p.askUsage(ctx) }()
+	for deadline := time.Now().Add(5 * time.Second); v.(*projectUsage).asked.Load() == 0 && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond)
+	}
+	cancel()
+	<-ended
+	if u := p.Usage("web", "m"); u == nil || u.Combined.Successes != 30 {
+		t.Errorf("after a failure %+v", u)
+	}
+	c.add(usageEvery - time.Second)
+	p.Usage("web", "m")
+	if due := p.dueUsage(); len(due) != 0 {
+		t.Errorf("%v asked for twice within a minute", due)
+	}
+	c.add(time.Second)
+	if due := p.dueUsage(); len(due) != 1 {
+		t.Error("not asked for after a minute of use")
+	}
+	c.add(2 * usageEvery)
+	if due := p.dueUsage(); len(due) != 0 {
+		t.Errorf("%v is asked for though nobody uses it", due)
 	}
 }
