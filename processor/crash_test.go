@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"turnout/internal/failpoint"
+	"turnout/internal/lifecycle"
 	"turnout/internal/telemetry"
 )
 
@@ -26,6 +28,7 @@ type order struct {
 	Group, Point                 string
 	Times                        int  // how often the point is passed before
 	Pause                        bool // stop there, to be continued, instead of dying
+	Replay                       bool // instead of a processor
 }
 
 func child() {
@@ -37,6 +40,12 @@ func child() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		os.Exit(3)
 	}()
+	if o.Replay {
+		failpoint.Set(o.pass())
+		_ = ReplayMain(context.Background(), lifecycle.Env{Stdout: io.Discard, Stderr: os.Stderr, Args: []string{"--kafka.brokers", strings.Join(o.Brokers, ","), "--clickhouse.addr", o.Addr[0],
+			"--clickhouse.database", o.Database, "--clickhouse.username", o.Username, "--clickhouse.password", o.Password}}, nil)
+		return
+	}
 	cfg := DefaultConfig()
 	cfg.Processor.Listen = "127.0.0.1:0"
 	cfg.Kafka.Brokers, cfg.ClickHouse.Addr = o.Brokers, o.Addr
@@ -48,9 +57,15 @@ func child() {
 	if err != nil {
 		panic(err)
 	}
-	passed := 0
 	p.group, p.batchDelay, p.publishInterval = o.Group, 30*time.Millisecond, 100*time.Millisecond
-	p.at = func(point string) {
+	p.at = o.pass()
+	_ = p.Run(context.Background())
+}
+
+// pass returns what is to be called at every point.
+func (o order) pass() func(point string) {
+	passed := 0
+	return func(point string) {
 		if point != o.Point {
 			return
 		}
@@ -62,7 +77,6 @@ func child() {
 			select {}
 		}
 	}
-	_ = p.Run(context.Background())
 }
 
 // child starts a processor in a process of its own, which ends with the test.
@@ -91,7 +105,14 @@ func (w *world) child(o order) (*exec.Cmd, *strings.Builder) {
 // killed runs a processor in a process of its own until it kills itself at the point.
 func (w *world) killed(group, point string, times int, meanwhile func()) {
 	w.t.Helper()
-	cmd, stderr := w.child(order{Group: group, Point: point, Times: times})
+	w.dies(order{Group: group, Point: point, Times: times}, meanwhile)
+}
+
+// dies starts what is ordered in a process of its own and waits until that kills itself.
+func (w *world) dies(o order, meanwhile func()) {
+	w.t.Helper()
+	point := o.Point
+	cmd, stderr := w.child(o)
 	died := make(chan error, 1)
 	go func() { died <- cmd.Wait() }()
 	timeout := time.After(30 * time.Second)

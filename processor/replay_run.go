@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"turnout/internal/chx"
+	"turnout/internal/failpoint"
 	"turnout/internal/kafkax"
 	"turnout/internal/telemetry"
 	"turnout/processor/internal/consume"
@@ -56,12 +57,21 @@ func (r *replay) run(ctx context.Context) error {
 	if err := r.seed(ctx); err != nil {
 		return err
 	}
+	failpoint.Reach("replay seeded")
 	if err := r.read(ctx); err != nil {
 		return err
+	}
+	now, err := sink.LiveGeneration(ctx, r.conn)
+	if err != nil {
+		return err
+	}
+	if now != r.live && now != r.next { // what was compared with is not live any more
+		return fmt.Errorf("another replay has made generation %d live meanwhile; generation %d is left unfinished and is not live: run it again if it is still wanted", now, r.next)
 	}
 	if err := r.conn.Exec(chx.SyncInsert(ctx), "INSERT INTO fold_generations (generation, reason) VALUES (?, 'replay')", r.next); err != nil {
 		return fmt.Errorf("making generation %d live: %w", r.next, err)
 	}
+	failpoint.Reach("generation live")
 	fmt.Fprintf(r.out, "generation %d is live\n", r.next)
 	return r.publish(ctx)
 }
@@ -76,7 +86,8 @@ func (r *replay) plan(ctx context.Context) error {
 		return err
 	}
 	var highest uint32
-	if err := r.conn.QueryRow(ctx, "SELECT max(generation) FROM folds").Scan(&highest); err != nil {
+	// A replay that died may have left gaps and nothing else.
+	if err := r.conn.QueryRow(ctx, "SELECT greatest((SELECT max(generation) FROM folds), (SELECT max(generation) FROM sink_gaps))").Scan(&highest); err != nil {
 		return fmt.Errorf("reading generations: %w", err)
 	}
 	r.next = max(r.live, highest) + 1
@@ -216,6 +227,7 @@ func (r *replay) seed(ctx context.Context) error {
 			if err := consume.RecordGap(ctx, r.conn, r.next, p, first, last, cause); err != nil {
 				return fmt.Errorf("recording a gap of partition %d: %w", p, err)
 			}
+			failpoint.Reach("replay gap recorded")
 		}
 		oldest := func(kept time.Duration) time.Time {
 			if t := now.Add(-kept); t.After(whole) {
@@ -300,7 +312,7 @@ func (r *replay) read(ctx context.Context) error {
 	defer stopReading()
 	taking, stopTaking := context.WithCancel(ctx)
 	defer stopTaking()
-	out := sink.New(sink.Config{Generation: r.next, MaxRows: batchRows, MaxDelay: batchDelay, Slots: r.cfg.Retention.Slots, Usage: r.cfg.Retention.UsageHourly, RawFrom: rawFrom},
+	out := sink.New(sink.Config{Generation: r.next, MaxRows: batchRows, MaxDelay: batchDelay, Slots: r.cfg.Retention.Slots, Usage: r.cfg.Retention.UsageHourly, RawFrom: rawFrom, At: failpoint.Reach},
 		r.conn, deadletter.New(r.kafka, r.conn), r.log, sink.NewMetrics(telemetry.NewMetrics()), time.Now, func(int, int64) {})
 	status := consume.NewStatus()
 	worker := &consume.Worker{Kafka: r.kafka, ClickHouse: r.conn, Sink: out, Log: r.log, Status: status, Generation: r.next,

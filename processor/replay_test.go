@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"turnout/internal/failpoint"
 	"turnout/internal/kafkax"
 	"turnout/internal/lifecycle"
 	"turnout/internal/testkit/kafkatest"
@@ -257,4 +258,90 @@ func TestVerifyingUnderLoadFindsNothing(t *testing.T) {
 		default:
 		}
 	}
+}
+
+// Killed wherever it is, a replay leaves the live generation alone, and the next one begins a generation
+// of its own: what it finds is what was there.
+func TestAReplayThatWasKilledIsRunAgain(t *testing.T) {
+	w := newWorld(t, 2)
+	rng := rand.New(rand.NewPCG(55, 56))
+	w.run()
+	written := int64(len(w.writeEvents(rng, 300)))
+	w.caughtUp(20 * time.Second)
+	kafkatest.DeleteRecords(t, w.kafka, topic.Attempts, 0, 40)
+	live := func() uint32 { return uint32(w.number("max(generation) FROM fold_generations")) }
+	for _, point := range []string{"replay seeded", "raw stored", "folds stored", "generation live"} {
+		before := live()
+		w.dies(order{Replay: true, Point: point}, func() { written += int64(len(w.writeEvents(rng, 5))) })
+		if now := live(); now != before && point != "generation live" {
+			t.Errorf("%s: generation %d is live, %d was", point, now, before)
+		}
+		w.caughtUp(20 * time.Second)
+		w.counted(written)
+		out, err := w.replay()
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", point, err, out)
+		}
+		if next := live(); next < before+2 {
+			t.Errorf("%s: the next replay filled generation %d again", point, next)
+		}
+		w.caughtUp(20 * time.Second)
+		w.counted(written)
+	}
+}
+
+// A replay that died right after it had noted what it would leave out wrote into the generation of the
+// next one: that the topic was made anew, at a time at which nothing was made of it.
+func TestAReplayNeverSharesItsNumber(t *testing.T) {
+	w := newWorld(t, 1)
+	rng := rand.New(rand.NewPCG(57, 58))
+	_, stop := w.run()
+	w.writeEvents(rng, 50)
+	w.caughtUp(20 * time.Second)
+	stop()
+	if err := w.client.DeleteTopics(t.Context(), []string{topic.Attempts}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.client.EnsureTopics(t.Context(), topic.Specs(1)); err != nil {
+		t.Fatal(err)
+	}
+	w.writeEvents(rng, 20)
+	w.dies(order{Replay: true, Point: "replay gap recorded"}, func() {})
+	if out, err := w.replay(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if n := w.number("max(generation) FROM fold_generations"); n != 3 {
+		t.Errorf("generation %d is live: it holds the gap of the replay that died", n)
+	}
+	w.counted(70)
+}
+
+// Two replays at once: the second to end compared itself with a generation that was live no more, and
+// set everybody back behind the first.
+func TestAReplayThatWasOvertakenSaysSo(t *testing.T) {
+	w := newWorld(t, 1)
+	rng := rand.New(rand.NewPCG(59, 60))
+	_, stop := w.run()
+	w.writeEvents(rng, 50)
+	w.caughtUp(20 * time.Second)
+	stop()
+	kafkatest.DeleteRecords(t, w.kafka, topic.Attempts, 0, 10)
+	first := true
+	failpoint.Set(func(point string) {
+		if point != "replay seeded" || !first {
+			return
+		}
+		first = false
+		if out, err := w.replay(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+	})
+	defer failpoint.Set(func(string) {})
+	if _, err := w.replay(); err == nil || !strings.Contains(err.Error(), "another replay has made generation 3 live") {
+		t.Errorf("the one that was overtaken: %v", err)
+	}
+	if n := w.number("max(generation) FROM fold_generations"); n != 3 {
+		t.Errorf("generation %d is live", n)
+	}
+	w.counted(50)
 }
