@@ -166,6 +166,61 @@ func TestMeasureOtherNodeLeavesAFailingProvider(t *testing.T) {
 	}
 }
 
+// How long by snapshots alone: the other node is cut off from the first one's Kafka, so that no cooldown
+// and no preference reaches it, and its own calls go to upstreams that are well. All it can learn of the
+// failing provider stands in ClickHouse.
+func TestMeasureLeavingBySnapshotsAlone(t *testing.T) {
+	const (
+		busy, quiet = 40, 4
+		warm        = 3 * time.Second
+		watched     = 100 * time.Second
+	)
+	for _, errors := range []string{"0.15", "0.5"} {
+		t.Run(errors, func(t *testing.T) {
+			s := newSystem(t, parts{providers: paced(sim.Fixed(20), sim.Fixed(400))})
+			apart := newSystem(t, parts{providers: paced(sim.Fixed(20), sim.Fixed(400)), kafka: kafkatest.Start(t, 3)})
+			victim := sim.Default()[0].ID
+			s.processor("processor")
+			s.replayHistory(victim)
+			a := s.gateway("node-a")
+			b := apart.gateway("node-b", "--clickhouse.addr", s.clickhouse.Addr[0], "--clickhouse.database", s.clickhouse.Database,
+				"--clickhouse.username", s.clickhouse.Username, "--clickhouse.password", s.clickhouse.Password.Reveal())
+			done := make(chan error)
+			for n, rate := range map[*node]float64{a: busy, b: quiet} {
+				eventually(t, 15*time.Second, n.name+" has the snapshot", func() error { return n.snapshotYounger(time.Hour) })
+				go func() {
+					_, err := load.Run(t.Context(), load.Options{URL: n.url, Key: token, Models: []string{sim.Small}, Rate: rate, StreamShare: 0.5, MaxTokens: 8, Duration: warm + watched}, nil)
+					done <- err
+				}()
+			}
+			time.Sleep(warm)
+			s.set(victim, `{"error_rate":`+errors+`,"error_kinds":["server_error"]}`)
+			failing := time.Now()
+			for range 2 {
+				if err := <-done; err != nil {
+					t.Error(err)
+				}
+			}
+			s.balance(20 * time.Second)
+			var tries []try
+			for _, e := range apart.sim.Ledger(0) {
+				tries = append(tries, try{at: e.ReceivedAt, provider: e.Provider, number: 1})
+			}
+			for name, tries := range map[string][]try{"node-a": s.triesOf(a.name), "node-b, by snapshots alone": tries} {
+				left, asked := -time.Second, 0
+				for after := time.Duration(0); after <= watched-10*time.Second; after += 250 * time.Millisecond {
+					if share, n := shareOf(victim, tries, failing.Add(after), failing.Add(after+10*time.Second)); share <= 0.05 {
+						left, asked = after, n
+						break
+					}
+				}
+				before, _ := shareOf(victim, tries, failing.Add(-warm), failing)
+				t.Logf("%s: %.0f %% first there before; at most 5 %% of 10 s (%d requests) from %.2f s after it began to fail on (-1: never)", name, 100*before, asked, left.Seconds())
+			}
+		})
+	}
+}
+
 // Kafka is away for long while a gateway carries 500 requests/s: TURNOUT_MEASURE_AWAY, ten minutes if
 // not set.
 func TestMeasureKafkaAway(t *testing.T) {
