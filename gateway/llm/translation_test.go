@@ -260,7 +260,7 @@ func TestContentInPartsIsRead(t *testing.T) {
 func TestConversationsOfOthersAreMadeFitForClaude(t *testing.T) {
 	const calls = `{"messages":[{"role":"user","content":"x"},{"role":"assistant","content":"\n ","tool_calls":[{"id":"functions.read:0","type":"function","function":{"name":"read","arguments":"{}"}}]},{"role":"tool","tool_call_id":"functions.read:0","content":"y"}]}`
 	out, _ := sent(t, "chat", "messages", "claude-sonnet-4-5", calls)
-	if !strings.Contains(out, `"content":[{"type":"tool_use","id":"functions_read_0"`) || !strings.Contains(out, `"tool_use_id":"functions_read_0"`) {
+	if !strings.Contains(out, `"content":[{"type":"tool_use","id":"functions_read_0_1dzd8mpa3d21a"`) || !strings.Contains(out, `"tool_use_id":"functions_read_0_1dzd8mpa3d21a"`) {
 		t.Error(out)
 	}
 	for body, want := range map[string]string{
