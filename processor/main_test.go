@@ -3,8 +3,10 @@ package processor
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"strings"
@@ -12,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"turnout/internal/chx"
 	"turnout/internal/kafkax"
 	"turnout/internal/lifecycle"
 	"turnout/internal/testkit/chtest"
@@ -207,4 +210,35 @@ func TestTopicsThatAreWrongAreNamedInReadiness(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
+}
+
+// A rollout migrates first: until its processor is replaced too, the one before works on the newer schema.
+func TestAnOlderProcessorWorksOnANewerSchema(t *testing.T) {
+	w := newWorld(t, 1)
+	next := migrations.Latest() + 1
+	for _, statement := range []string{
+		"ALTER TABLE attempts ADD COLUMN of_tomorrow Int64 AFTER attempt_no",
+		"ALTER TABLE folds ADD COLUMN of_tomorrow Int64 AFTER attempts",
+		"ALTER TABLE snapshot_heads ADD COLUMN of_tomorrow String",
+		"ALTER TABLE snapshot_rows ADD COLUMN of_tomorrow Int64 AFTER attempts",
+		"ALTER TABLE refusals ADD COLUMN of_tomorrow Int64 AFTER event_id",
+		fmt.Sprintf("INSERT INTO schema_migrations (version, dirty, sequence) SELECT %d, 0, max(sequence) + 1 FROM schema_migrations", next),
+	} {
+		if err := w.conn.Exec(chx.SyncInsert(t.Context()), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var log syncBuffer
+	w.run(func(p *Processor) { p.log = slog.New(slog.NewTextHandler(&log, nil)) })
+	w.writeEvents(rand.New(rand.NewPCG(61, 62)), 100)
+	w.caughtUp(20 * time.Second)
+	w.counted(100)
+	eventually(t, 10*time.Second, "a snapshot", func() bool { _, err := w.readSnapshot(t.Context()); return err == nil })
+	if !strings.Contains(log.String(), fmt.Sprintf("schema=%d", next)) {
+		t.Errorf("nothing is said of the schema:\n%s", log.String())
+	}
+	if out, err := w.replay(); err != nil {
+		t.Errorf("replay: %v\n%s", err, out)
+	}
+	w.counted(100)
 }

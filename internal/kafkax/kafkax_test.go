@@ -216,7 +216,7 @@ func TestTopicsHaveTheirSettings(t *testing.T) {
 	for name, want := range map[string]map[string]string{
 		topic.Attempts: {"cleanup.policy": "delete", "retention.ms": "604800000", "message.timestamp.type": "CreateTime", "max.message.bytes": "8388608"},
 		topic.State:    {"cleanup.policy": "compact,delete", "retention.ms": "93600000", "min.cleanable.dirty.ratio": "0.1", "segment.ms": "600000"},
-		topic.Config:   {"cleanup.policy": "compact", "retention.ms": "-1"},
+		topic.Config:   {"cleanup.policy": "compact", "retention.ms": "-1", "min.compaction.lag.ms": "604800000"},
 	} {
 		answer, err := client.DescribeConfigs(t.Context(), &kafka.DescribeConfigsRequest{Resources: []kafka.DescribeConfigRequestResource{{ResourceType: kafka.ResourceTypeTopic, ResourceName: name}}})
 		if err != nil {

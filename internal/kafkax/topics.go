@@ -194,6 +194,10 @@ func settings(spec topic.Spec) []kafka.ConfigEntry {
 		out["cleanup.policy"] = "compact"
 		if spec.Retention >= 0 {
 			out["cleanup.policy"] = "compact,delete"
+		} else {
+			// Each change is copied into config_audit: what a later one replaces waits for processors that
+			// are away, for as long as events do.
+			out["min.compaction.lag.ms"] = strconv.FormatInt((7 * 24 * time.Hour).Milliseconds(), 10)
 		}
 		out["segment.ms"] = strconv.FormatInt((10 * time.Minute).Milliseconds(), 10)
 		out["min.cleanable.dirty.ratio"] = "0.1"
