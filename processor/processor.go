@@ -39,7 +39,8 @@ const (
 	publishInterval  = 10 * time.Second
 	upkeepInterval   = 5 * time.Second
 	httpStopTimeout  = time.Second
-	leadingPartition = 0 // its owner publishes: one at a time, and moved by Kafka when it dies
+	profilesPatience = 10 * time.Second // of the first snapshot, for the state topic to be read
+	leadingPartition = 0                // its owner publishes: one at a time, and moved by Kafka when it dies
 )
 
 // Main is `turnout processor`.
@@ -177,8 +178,11 @@ func (p *Processor) work(ctx context.Context) error {
 	defer cancel()
 	publisher := publish.New(publish.Config{Interval: p.publishInterval, Snapshots: p.cfg.Retention.Snapshots, Usage: p.cfg.Retention.UsageHourly, At: p.point}, p.conn, p.leads, p.status.Changed(),
 		func() []snapshot.Profile { return p.profiles.Live(time.Now()) }, p.log, p.publishMetrics)
-	tasks.Go(func() { publisher.Run(ctx) })
 	tasks.Go(func() { p.profiles.Follow(ctx, p.kafka) })
+	tasks.Go(func() {
+		p.profiles.Await(ctx, profilesPatience)
+		publisher.Run(ctx)
+	})
 	for name, table := range map[string]mirror.Table{p.group + "-requests": mirror.Refusals, p.group + "-config": mirror.Config} {
 		copier := &mirror.Copier{Kafka: p.kafka, ClickHouse: p.conn, Letters: p.letters, Log: p.log, Metrics: p.mirrorMetrics, Table: table}
 		tasks.Go(func() {

@@ -1,6 +1,7 @@
 package processor
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"reflect"
 	"slices"
@@ -132,5 +133,26 @@ func TestOldSnapshotsAreDroppedWhole(t *testing.T) {
 	})
 	if w.number("count() FROM snapshot_heads WHERE snapshot_id = 'kept'") != 1 || w.number("count() FROM snapshot_rows WHERE snapshot_id = 'kept'") != 1 {
 		t.Error("a snapshot that is still kept was dropped")
+	}
+}
+
+// The first snapshots of a processor that had not read all of the state topic lacked the profiles that
+// projects use: for ten seconds their routing knew nothing.
+func TestTheFirstSnapshotHasTheProfiles(t *testing.T) {
+	w := newWorld(t, 1)
+	var pins []kafkax.Record
+	for i := range 400_000 {
+		pins = append(pins, kafkax.Record{Key: fmt.Appendf(nil, "pin/acme/%d/m", i), Value: []byte(`{"schema_version":1,"kind":"pin"}`)})
+	}
+	profile := snapshot.NewProfile(30, 2, 4)
+	key, value := snapshot.EncodeProfile(profile, time.Now().Add(time.Hour))
+	pins = append(pins, kafkax.Record{Key: []byte(key), Value: value})
+	if _, err := w.client.NewWriter(topic.State).Write(t.Context(), pins); err != nil {
+		t.Fatal(err)
+	}
+	w.run()
+	eventually(t, 20*time.Second, "snapshots", func() bool { return w.number("count() FROM snapshot_heads") > 2 })
+	if n := w.number("count() FROM snapshot_heads WHERE NOT position(profiles, ?)", profile.ID); n != 0 {
+		t.Errorf("%d snapshots without the profile", n)
 	}
 }

@@ -20,6 +20,9 @@ type Profiles struct {
 	asked map[string]asked
 	log   *slog.Logger
 	full  bool
+
+	once  sync.Once
+	known chan struct{} // closed when the topic was read once
 }
 
 type asked struct {
@@ -29,7 +32,20 @@ type asked struct {
 }
 
 // NewProfiles returns those of a state topic that is still to be followed: the default one.
-func NewProfiles(log *slog.Logger) *Profiles { return &Profiles{asked: map[string]asked{}, log: log} }
+func NewProfiles(log *slog.Logger) *Profiles {
+	return &Profiles{asked: map[string]asked{}, log: log, known: make(chan struct{})}
+}
+
+// Await returns when the topic was read once, or after patience: a snapshot without the profiles that
+// projects use would leave these with nothing, but none at all is worse.
+func (p *Profiles) Await(ctx context.Context, patience time.Duration) {
+	select {
+	case <-p.known:
+	case <-ctx.Done():
+	case <-time.After(patience):
+		p.log.Warn("snapshots are published although the state topic was not read yet")
+	}
+}
 
 // Live returns the profiles to publish at now: the default one and, first come first served, as many
 // others as there may be.
@@ -105,19 +121,27 @@ func (p *Profiles) Follow(ctx context.Context, kafka *kafkax.Client) {
 }
 
 func (p *Profiles) read(ctx context.Context, kafka *kafkax.Client) error {
-	first, _, err := kafka.Bounds(ctx, topic.State, 0)
+	first, end, err := kafka.Bounds(ctx, topic.State, 0)
 	if err != nil {
 		return err
 	}
+	next := first
 	fetcher := kafka.NewFetcher(topic.State, 0, first)
 	defer fetcher.Close()
 	for {
+		if next >= end {
+			p.once.Do(func() { close(p.known) })
+		}
 		records, err := fetcher.Fetch(ctx, 1000)
 		if err != nil {
 			return err
 		}
+		if len(records) == 0 { // what is left was compacted away
+			next = end
+		}
 		for _, r := range records {
 			p.apply(r)
+			next = r.Offset + 1
 		}
 	}
 }
