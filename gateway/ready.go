@@ -56,6 +56,9 @@ func (g *Gateway) notes() map[string]any {
 	if s.Problem != "" {
 		notes["clickhouse"] = s.Problem
 	}
+	if problem := g.state.Problem(); problem != "" {
+		notes["kafka"] = problem // pins and cooldowns of other nodes do not come
+	}
 	if offset := g.poller.Offset(); offset.Abs() > clockTolerance {
 		notes["clock"] = fmt.Sprintf("this node's clock is %s from ClickHouse's: check the time service of both", offset.Round(time.Millisecond))
 	}

@@ -120,6 +120,15 @@ func (s *Store) Ready() error {
 	return nil
 }
 
+// Problem says why the topic cannot be followed at the moment, "" if it can: the node goes on with what
+// it has.
+func (s *Store) Problem() string {
+	if why := s.reading.Load(); why != nil {
+		return *why
+	}
+	return ""
+}
+
 // Backlog is how many records wait to be written, and how many pins stayed local for want of room.
 func (s *Store) Backlog() (waiting int, dropped int64) {
 	s.mu.Lock()

@@ -88,6 +88,7 @@ func (s *Store) tail(ctx context.Context, client *kafkax.Client, next *int64) er
 		if err != nil {
 			return err
 		}
+		s.reading.Store(nil)
 		if len(records) == 0 && !s.read.Load() {
 			s.read.Store(true)
 		}

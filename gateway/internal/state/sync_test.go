@@ -412,7 +412,9 @@ func TestPinsDoNotGoBackWhenKafkaComesBack(t *testing.T) {
 	last := fmt.Sprint(moves - 1)
 	eventually(t, "the last place", 10*time.Second, func() bool { p, _ := n.Place(key); return p.Provider == last })
 	broker.Stop()
-	eventually(t, "the node noticed", 20*time.Second, func() bool { return n.reading.Load() != nil })
+	eventually(t, "the node says so and stays ready", 20*time.Second, func() bool {
+		return strings.Contains(n.Problem(), "reading the state topic") && n.Ready() == nil
+	})
 	broker.Start()
 	eventually(t, "a new record", 30*time.Second, func() bool {
 		if p, _ := n.Place(key); p.Provider != last {
@@ -425,4 +427,7 @@ func TestPinsDoNotGoBackWhenKafkaComesBack(t *testing.T) {
 		_, _ = client.NewWriter(topic.State).Write(t.Context(), []kafkax.Record{{Key: []byte(after.key()), Value: after.encode()}})
 		return false
 	})
+	if why := n.Problem(); why != "" {
+		t.Errorf("it still says %q", why)
+	}
 }
