@@ -93,7 +93,7 @@ func (e *Error) Final() *APIError {
 	case attempt.UpstreamTimeout:
 		return &APIError{Status: http.StatusGatewayTimeout, Type: "timeout_error", Code: "timeout", Message: "the provider took too long to answer; try again, or allow more time in the project's routing.timeouts"}
 	}
-	return &APIError{Status: http.StatusBadGateway, Type: "upstream_error", Code: "upstream_error", Message: "every provider that could serve the request failed; see metadata.routing for each attempt, and try again"}
+	return &APIError{Status: http.StatusBadGateway, Type: "upstream_error", Code: "upstream_error", Message: "every provider that could serve the request failed; see turnout.routing for each attempt, and try again"}
 }
 
 // Malformed is the failure of what came under a success status and cannot be an answer.

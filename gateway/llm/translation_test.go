@@ -29,7 +29,7 @@ func sent(t *testing.T, from, to, model, body string) (out string, stripped []st
 	if failure != nil {
 		t.Fatalf("%s: %v", body, failure)
 	}
-	b, stripped := appenders[to](nil, r, llm.Sending{Model: model, MaxTokens: 1000})
+	b, stripped := appenders[to](nil, r, llm.Sending{Model: model, MaxTokens: 1000, OpenAI: strings.HasPrefix(model, "gpt-")})
 	if !json.Valid(b) {
 		t.Fatalf("no JSON: %s", b)
 	}
@@ -403,5 +403,29 @@ func TestMediaTypesStayInTheirString(t *testing.T) {
 	r := &llm.Response{Parts: []llm.Part{{Kind: llm.PartImage, Media: "image/p\"ng", Data: llm.Raw(`"aGk="`)}}}
 	if out := chat.AppendResponse(nil, r, llm.Stamp{}); !json.Valid(out) {
 		t.Errorf("%s", out)
+	}
+}
+
+// Anthropic's schemas may have optional properties and OpenAI's strict ones may not: such requests were
+// refused.
+func TestSchemasThatOpenAICannotBeStrictAboutAreSentLoosely(t *testing.T) {
+	const (
+		optional = `{"type":"object","properties":{"a":{"type":"string"},"b":{"type":"string"}},"required":["a"],"additionalProperties":false}`
+		whole    = `{"type":"object","properties":{"a":{"anyOf":[{"type":"object","properties":{},"additionalProperties":false},{"type":"null"}]}},"required":["a"],"additionalProperties":false}`
+		open     = `{"type":"object","properties":{"a":{"type":"array","items":{"type":"object"}}},"required":["a"],"additionalProperties":false}`
+	)
+	for schema, strict := range map[string]bool{optional: false, whole: true, open: false} {
+		for _, body := range []string{
+			`{` + hi + `,"output_config":{"format":{"type":"json_schema","schema":` + schema + `}}}`,
+			`{` + hi + `,"tools":[{"name":"f","strict":true,"input_schema":` + schema + `}]}`,
+		} {
+			out, stripped := sent(t, "messages", "chat", "gpt-5", body)
+			if strings.Contains(out, `"strict":true`) != strict || slices.Contains(stripped, "strict") == strict || !strings.Contains(out, schema) {
+				t.Errorf("%s\n%v", out, stripped)
+			}
+			if out, stripped = sent(t, "messages", "chat", "llama", body); !strings.Contains(out, `"strict":true`) || stripped != nil {
+				t.Errorf("others hold to it all the same: %s %v", out, stripped)
+			}
+		}
 	}
 }

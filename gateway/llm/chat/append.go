@@ -22,11 +22,15 @@ func Append(dst []byte, r *llm.Request, s llm.Sending) (out []byte, stripped []s
 	b, _ = appendSystem(b, system, len(r.Messages))
 	b = append(b, ']')
 	stripped = append(stripped, r.Lost(llm.LosesThinking|llm.LosesErrors|llm.LosesCache)...)
-	b = appendTools(b, r, s)
-	b = appendFormat(b, &r.Format)
+	strict := strictness{picky: s.OpenAI}
+	b = appendTools(b, r, s, &strict)
+	b = appendFormat(b, &r.Format, &strict)
+	if strict.lost {
+		stripped = append(stripped, "strict")
+	}
 	if r.MaxTokens > 0 {
 		name := "max_tokens"
-		if s.Completion {
+		if s.OpenAI {
 			name = "max_completion_tokens"
 		}
 		b = jsonx.AddInt(b, name, r.MaxTokens)
@@ -124,7 +128,7 @@ func effortOf(r *llm.Reasoning) string {
 	return "high"
 }
 
-func appendTools(b []byte, r *llm.Request, s llm.Sending) []byte {
+func appendTools(b []byte, r *llm.Request, s llm.Sending, strict *strictness) []byte {
 	if len(r.Tools) == 0 {
 		return b
 	}
@@ -135,7 +139,7 @@ func appendTools(b []byte, r *llm.Request, s llm.Sending) []byte {
 		b = jsonx.Add(b, "name", t.Name)
 		b = jsonx.Add(b, "description", t.Description)
 		b = jsonx.Add(b, "parameters", t.Schema)
-		b = jsonx.Add(b, "strict", t.Strict)
+		b = jsonx.Add(b, "strict", strict.of(t.Strict, t.Schema))
 		b = append(b, "}}"...)
 	}
 	b = append(b, ']')
@@ -160,7 +164,7 @@ func appendTools(b []byte, r *llm.Request, s llm.Sending) []byte {
 	return b
 }
 
-func appendFormat(b []byte, f *llm.Format) []byte {
+func appendFormat(b []byte, f *llm.Format, strict *strictness) []byte {
 	switch f.Kind {
 	case "":
 		return b
@@ -172,7 +176,7 @@ func appendFormat(b []byte, f *llm.Format) []byte {
 		}
 		b = jsonx.Add(b, "name", name)
 		b = jsonx.Add(b, "schema", f.Schema)
-		b = jsonx.Add(b, "strict", f.Strict)
+		b = jsonx.Add(b, "strict", strict.of(f.Strict, f.Schema))
 		return append(b, "}}"...)
 	}
 	b = append(jsonx.AddKey(b, "response_format"), `{"type":`...)

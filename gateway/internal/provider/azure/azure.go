@@ -36,7 +36,7 @@ func New(transports *provider.Transports, agent string, now func() time.Time) pr
 // called, and Mistral's refuse its newer one. A deployment's name does not tell what it deploys, the
 // catalogue's does.
 func sending(call *provider.Call, s *llm.Sending) {
-	s.Completion = !strings.Contains(call.Model, "stral") && !strings.Contains(call.Model, "xtral")
+	s.OpenAI = !strings.Contains(call.Model, "stral") && !strings.Contains(call.Model, "xtral")
 }
 
 func path(call *provider.Call, path string) string {

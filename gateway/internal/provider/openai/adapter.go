@@ -41,8 +41,7 @@ func NewAt(host wire.Host, client wire.Client) *Adapter {
 		Header: a.header,
 		Append: chat.Append,
 		Sending: func(call *provider.Call, s *llm.Sending) {
-			// Where a limit under its old name is refused.
-			s.Completion = strings.Contains(call.Target.BaseURL, "//api.openai.com/")
+			s.OpenAI = strings.Contains(call.Target.BaseURL, "//api.openai.com/")
 			if a.host.Sending != nil {
 				a.host.Sending(call, s)
 			}
