@@ -57,3 +57,27 @@ func TestEverySurfaceToGemini(t *testing.T) {
 		}
 	}
 }
+
+// Gemini before the third generation refuses tools together with a schema; such requests went there.
+func TestToolsWithASchemaGoToWhoTakesBoth(t *testing.T) {
+	t.Parallel()
+	for upstream, taken := range map[string]bool{"gemini-2.5-flash": false, "gemini-3-pro": true} {
+		u := newUpstreams(t)
+		u.script("goo", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, `{"candidates":[{"content":{"parts":[{"text":"{}"}]},"finishReason":"STOP"}],"responseId":"r"}`)
+		})
+		doc := strings.Replace(resources(u.URL, noExploration, providerSpec{id: "goo"}), "id: goo\nprotocol: openai", "id: goo\nprotocol: gemini", 1)
+		n := start(t, strings.ReplaceAll(doc, "up-goo", upstream), nil).ready()
+		const (
+			tools  = `,"tools":[{"type":"function","function":{"name":"f"}}]`
+			schema = `,"response_format":{"type":"json_schema","json_schema":{"name":"a","schema":{"type":"object"}}}`
+		)
+		for extra, want := range map[string]bool{tools: true, schema: true, tools + schema: taken} {
+			r := n.chat(`{"model":"m","messages":[{"role":"user","content":"x"}]` + extra + `}`)
+			if got := r.status == 200; got != want || !want && r.at("error.code") != "no_provider_available" {
+				t.Errorf("%s: %s: %d %s", upstream, extra, r.status, r.body)
+			}
+		}
+	}
+}

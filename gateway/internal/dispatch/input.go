@@ -50,6 +50,9 @@ func (r *run) prepare(p *plan, now time.Time) {
 				c.Capabilities &^= capabilityBits[word]
 			}
 		}
+		if r.facts.Tools {
+			c.Capabilities &^= l.withoutTools
+		}
 		if l.bytesOnly {
 			for _, word := range r.facts.Linked {
 				c.Capabilities &^= capabilityBits[word]

@@ -71,6 +71,8 @@ type leg struct {
 	translated bool
 	// bytesOnly: what llm.Facts.Linked names cannot be said.
 	bytesOnly bool
+	// withoutTools are capabilities that it has only where a request has no tools.
+	withoutTools routing.Capability
 	// outward: what llm.Facts.Inward names is nothing that the provider may fetch.
 	outward bool
 	keys    []legKey
@@ -136,10 +138,7 @@ func (p *plans) build(project *tenant.Project, model *catalog.Model, endpoint st
 			continue
 		}
 		target := p.target(c.Provider, c.Region, adapter)
-		if publisher, ok := adapter.(provider.Publisher); ok {
-			adapter = publisher.Of(c.Mapping.Upstream)
-		}
-		offer := adapter.Offer(endpoint, target)
+		offer := published(adapter, c.Mapping.Upstream).Offer(endpoint, target)
 		if !offer.OK {
 			continue
 		}
@@ -162,6 +161,9 @@ func (p *plans) build(project *tenant.Project, model *catalog.Model, endpoint st
 		for _, word := range offer.Lacks {
 			t.Capabilities &^= capabilityBits[word]
 		}
+		for _, word := range offer.LacksWithTools {
+			l.withoutTools |= capabilityBits[word]
+		}
 		p.addKeys(&l, &t, project)
 		out.legs = append(out.legs, l)
 		out.template = append(out.template, t)
@@ -169,6 +171,21 @@ func (p *plans) build(project *tenant.Project, model *catalog.Model, endpoint st
 	}
 	out.watch = p.watch(keys, &project.Routing)
 	return out
+}
+
+// published is the adapter for a model, which may be one publisher's of another.
+func published(adapter provider.Adapter, upstreamModel string) provider.Adapter {
+	for {
+		publisher, ok := adapter.(provider.Publisher)
+		if !ok {
+			return adapter
+		}
+		of := publisher.Of(upstreamModel)
+		if of == adapter {
+			return adapter
+		}
+		adapter = of
+	}
 }
 
 func (p *plans) watch(keys []snapshot.Key, routing *resource.Routing) *poll.Watch {

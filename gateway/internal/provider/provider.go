@@ -30,6 +30,8 @@ type Offer struct {
 	Translated bool // by translation: what Facts.Own names cannot be said
 	// Lacks are the capabilities (resource.Cap*) that are lost on the way.
 	Lacks []string
+	// LacksWithTools are the capabilities (resource.Cap*) that are lost too where a request has tools.
+	LacksWithTools []string
 	// BytesOnly: what a request holds by its address (Facts.Linked) cannot be said.
 	BytesOnly bool
 }
@@ -40,7 +42,8 @@ type Placer interface {
 	PlaceURL(base, region string) string
 }
 
-// Publisher is an adapter whose upstreams serve models of several makers, each in its own protocol.
+// Publisher is an adapter whose upstreams serve models of several makers, each in its own protocol, or of
+// generations that are served differently well.
 type Publisher interface {
 	// Of is the adapter that offers and serves a model, by the provider's name for it.
 	Of(upstreamModel string) Adapter

@@ -23,6 +23,8 @@ type Adapter struct {
 	client   wire.Client
 	host     wire.Host
 	protocol bridge.Protocol
+	// early: for models before the third generation, which give JSON or call tools, not both.
+	early bool
 }
 
 // New returns an adapter; agent is the User-Agent upstreams see, now the clock that HTTP dates in
@@ -48,7 +50,21 @@ func NewAt(host wire.Host, client wire.Client) *Adapter {
 	return a
 }
 
-var _ provider.Adapter = (*Adapter)(nil)
+var (
+	_ provider.Adapter   = (*Adapter)(nil)
+	_ provider.Publisher = (*Adapter)(nil)
+)
+
+// Of implements provider.Publisher.
+func (a *Adapter) Of(upstreamModel string) provider.Adapter {
+	early := strings.Contains(upstreamModel, "gemini-1") || strings.Contains(upstreamModel, "gemini-2")
+	if early == a.early {
+		return a
+	}
+	of := *a
+	of.early = early
+	return &of
+}
 
 // largestEvent is more than other protocols' streams have: an image that a model makes is one event.
 const largestEvent = 16 << 20
@@ -69,7 +85,11 @@ func (a *Adapter) Offer(endpoint string, _ *provider.Target) provider.Offer {
 	if !bridge.Serves(endpoint) {
 		return provider.Offer{}
 	}
-	return provider.Offer{OK: true, Translated: true, Lacks: []string{resource.CapN, resource.CapWebSearch}}
+	o := provider.Offer{OK: true, Translated: true, Lacks: []string{resource.CapN, resource.CapWebSearch}}
+	if a.early {
+		o.LacksWithTools = []string{resource.CapJSONObject, resource.CapJSONSchema}
+	}
+	return o
 }
 
 // Complete implements provider.Adapter.
