@@ -33,6 +33,8 @@ type Request struct {
 	Modalities   []Raw // strings: Gemini alone has words for them, so Unsaid names them too
 	// Unsaid are the fields that only the surface's own protocol can say.
 	Unsaid []string
+	// Sealed: the client wants reasoning that only its issuer can read, to bring it back.
+	Sealed bool
 	// Echo are fields that the surface's answers repeat, as they came.
 	Echo map[string]Raw
 }
@@ -241,6 +243,7 @@ type Stamp struct {
 	Created int64  // Unix seconds
 	Tools   []Tool // of the request, for a surface that says calls of some otherwise than of functions
 	Echo    map[string]Raw
+	Sealed  bool
 }
 
 // OrEmpty is the raw string, or an empty one where there is none.

@@ -429,3 +429,50 @@ func TestSchemasThatOpenAICannotBeStrictAboutAreSentLoosely(t *testing.T) {
 		}
 	}
 }
+
+// Claude's reasoning was lost on clients of Responses, so it could not go on thinking between calls of tools.
+func TestSignedReasoningGoesThroughResponsesAndBack(t *testing.T) {
+	const (
+		body     = `{"id":"msg_1","content":[{"type":"thinking","thinking":"Hm \"so\"","signature":"c2ln/+=="},{"type":"redacted_thinking","data":"eHg="},{"type":"thinking","thinking":"","signature":"b21pdA=="},{"type":"tool_use","id":"a","name":"f","input":{}}],"stop_reason":"tool_use"}`
+		thoughts = `{"type":"thinking","thinking":"Hm \"so\"","signature":"c2ln/+=="},{"type":"redacted_thinking","data":"eHg="},{"type":"thinking","thinking":"","signature":"b21pdA=="},{"type":"tool_use","id":"a","name":"f","input":{}}`
+	)
+	r, err := messages.DecodeResponse([]byte(body), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stamp := llm.Stamp{ID: "s", Model: "m", Sealed: true}
+	plain := responses.AppendResponse(nil, r, stamp)
+	stream := translated(t, messages.NewDecoder(0), responses.NewEncoder(stamp, false),
+		`{"type":"message_start","message":{"id":"msg_1"}}`,
+		`{"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"","signature":""}}`,
+		`{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"Hm \"so\""}}`,
+		`{"type":"content_block_delta","index":0,"delta":{"type":"signature_delta","signature":"c2ln/+=="}}`,
+		`{"type":"content_block_start","index":1,"content_block":{"type":"redacted_thinking","data":"eHg="}}`,
+		`{"type":"content_block_start","index":2,"content_block":{"type":"thinking","thinking":"","signature":""}}`,
+		`{"type":"content_block_delta","index":2,"delta":{"type":"signature_delta","signature":"b21pdA=="}}`,
+		`{"type":"content_block_start","index":3,"content_block":{"type":"tool_use","id":"a","name":"f","input":{}}}`,
+		`{"type":"message_delta","delta":{"stop_reason":"tool_use"}}`, `{"type":"message_stop"}`)
+	last := stream[strings.LastIndex(stream, "data: ")+len("data: "):]
+	var whole struct{ Response json.RawMessage }
+	if err := json.Unmarshal([]byte(last), &whole); err != nil {
+		t.Fatal(err)
+	}
+	for what, answer := range map[string][]byte{"plain": plain, "stream": whole.Response} {
+		var a struct{ Output json.RawMessage }
+		if err := json.Unmarshal(answer, &a); err != nil {
+			t.Fatal(err)
+		}
+		items := strings.TrimSuffix(string(a.Output), "]")
+		ask := `{"input":` + items + `,{"type":"function_call_output","call_id":"a","output":"x"}],"reasoning":{"effort":"high"},"tools":[{"type":"function","name":"f"}]}`
+		out, stripped := sent(t, "responses", "messages", "claude-opus-4-6", ask)
+		if !strings.Contains(out, thoughts) || !strings.Contains(out, `"thinking":{"type":"adaptive"}`) || stripped != nil {
+			t.Errorf("%s: %s %v", what, out, stripped)
+		}
+	}
+	if out := string(responses.AppendResponse(nil, r, llm.Stamp{})); strings.Contains(out, "encrypted_content") {
+		t.Errorf("nobody asked for it: %s", out)
+	}
+	if out, stripped := sent(t, "responses", "messages", "claude-opus-4-6", `{"input":[{"role":"user","content":"x"},{"type":"reasoning","summary":[{"type":"summary_text","text":"Hm"}],"encrypted_content":"c2Vj"},{"role":"user","content":"y"}]}`); strings.Contains(out, "thinking") || strings.Join(stripped, "") != "reasoning_content" {
+		t.Errorf("OpenAI's own is nobody's here: %s %v", out, stripped)
+	}
+}

@@ -18,8 +18,15 @@ func AppendResponse(dst []byte, r *llm.Response, s llm.Stamp) []byte {
 		p := &r.Parts[i]
 		switch p.Kind {
 		case llm.PartThinking:
-			if llm.Filled(p.Text) {
-				items.list = append(items.list, item{kind: reasoningItem, text: p.Text})
+			it := item{kind: reasoningItem, text: llm.OrEmpty(p.Text)}
+			switch {
+			case s.Sealed && llm.Filled(p.Redacted):
+				it.sealed = Seal(p.Redacted, true)
+			case s.Sealed && llm.Filled(p.Signature):
+				it.sealed = Seal(p.Signature, false)
+			}
+			if llm.Filled(it.text) || it.sealed != nil {
+				items.list = append(items.list, it)
 			}
 		case llm.PartText, llm.PartRefusal:
 			items.list = append(items.list, item{kind: messageItem, text: p.Text, refusal: p.Kind == llm.PartRefusal})
@@ -56,6 +63,8 @@ const (
 type item struct {
 	kind     itemKind
 	refusal  bool
+	silent   bool         // of reasoning: it tells nothing
+	sealed   llm.Raw      // string: of reasoning, what only its issuer can read; nil: none
 	media    string       // of an image, whose base64 is its text
 	id, name llm.Raw      // of a call
 	space    llm.Raw      // string: the namespace that the call's name is in; nil: none
@@ -120,10 +129,13 @@ func (s *items) appendItem(b []byte, n int, status string) []byte {
 		b = append(b, ']')
 	case reasoningItem:
 		b = append(b, `,"type":"reasoning","summary":[`...)
-		if whole {
+		if whole && llm.Filled(it.text) {
 			b = append(append(append(b, `{"type":"summary_text","text":`...), it.text...), '}')
 		}
 		b = append(b, ']')
+		if whole {
+			b = jsonx.Add(b, "encrypted_content", it.sealed)
+		}
 	case callItem:
 		b = it.appendCall(b, status, whole)
 	case imageItem:

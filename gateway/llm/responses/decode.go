@@ -91,8 +91,12 @@ func (d *decoder) field(key []byte) {
 		})
 	case "include":
 		d.EachItem(func(int) {
-			if what := jsonx.RawText(d.RawString()); what != "" && what != "reasoning.encrypted_content" {
-				r.Leave("include") // the reasoning that could be included is the issuer's own
+			switch what := jsonx.RawText(d.RawString()); what {
+			case "":
+			case "reasoning.encrypted_content":
+				r.Sealed = true
+			default:
+				r.Leave("include")
 			}
 		})
 	case "user":
@@ -118,7 +122,8 @@ func (d *decoder) leave(path string, key []byte) {
 
 func (d *decoder) item() {
 	var kind, role string
-	var id, name, space, arguments, input, found, made llm.Raw
+	var id, name, space, arguments, input, found, made, sealed llm.Raw
+	var summary []llm.Part
 	format := "png"
 	var parts []llm.Part
 	at := d.Pos()
@@ -142,6 +147,16 @@ func (d *decoder) item() {
 			start := d.Pos()
 			d.EachItem(func(int) { d.tool() })
 			found = d.body[start:d.Pos()]
+		case "encrypted_content":
+			sealed = d.RawString()
+		case "summary":
+			d.EachItem(func(int) {
+				d.EachField(func(key []byte) {
+					if string(key) == "text" {
+						summary = append(summary, llm.Part{Kind: llm.PartText, Text: d.RawString()})
+					}
+				})
+			})
 		case "result":
 			made = d.RawString()
 		case "output_format":
@@ -190,7 +205,7 @@ func (d *decoder) item() {
 		d.result(id, text)
 	case "additional_tools":
 	case "reasoning":
-		d.say(true, llm.Part{Kind: llm.PartThinking, Text: llm.Raw(`""`)})
+		d.say(true, unseal(sealed, chat.Joined(summary, llm.PartText)))
 	case "image_generation_call":
 		if !llm.Filled(made) {
 			d.Refuse(at, "is an image without its result, which only OpenAI can look up")

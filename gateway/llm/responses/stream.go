@@ -57,6 +57,8 @@ func (e *Encoder) Append(dst []byte, ev *llm.Event) []byte {
 		return e.piece(dst, item{kind: messageItem, refusal: true}, "response.refusal.delta", ev.Text)
 	case llm.EventThinking:
 		return e.piece(dst, item{kind: reasoningItem}, "response.reasoning_summary_text.delta", ev.Text)
+	case llm.EventSignature, llm.EventRedacted:
+		return e.seal(dst, ev)
 	case llm.EventCall:
 		b := e.opened(dst, nil)
 		if e.open >= 0 {
@@ -75,6 +77,21 @@ func (e *Encoder) Append(dst []byte, ev *llm.Event) []byte {
 		e.finish = ev.Finish
 	}
 	return dst
+}
+
+// seal puts what only the issuer of reasoning can read into the item of that reasoning, which ends with it.
+func (e *Encoder) seal(b []byte, ev *llm.Event) []byte {
+	if !e.stamp.Sealed {
+		return b
+	}
+	redacted := ev.Kind == llm.EventRedacted
+	if redacted || e.open < 0 || e.list[e.open].kind != reasoningItem {
+		b = e.close(e.opened(b, nil))
+		e.open = len(e.list)
+		b = e.begin(b, item{kind: reasoningItem, silent: true})
+	}
+	e.list[e.open].sealed = Seal(ev.Text, redacted)
+	return e.close(b)
 }
 
 // image tells of an image, which comes whole.
@@ -134,6 +151,9 @@ func (e *Encoder) part(b []byte, n int, what string, text llm.Raw) []byte {
 		b = append(e.at(e.event(b, "response.content_part."+what), n, true), `,"part":`...)
 		return append(it.appendPart(b, text), end...)
 	case reasoningItem:
+		if it.silent {
+			return b
+		}
 		b = append(e.at(e.event(b, "response.reasoning_summary_part."+what), n, true), `,"part":{"type":"summary_text","text":`...)
 		return append(append(append(b, text...), '}'), end...)
 	}
@@ -187,6 +207,7 @@ func (e *Encoder) done(b []byte, n int) []byte {
 			it.text = llm.Raw(`"{}"`) // clients read them as JSON
 		}
 		b = append(jsonx.Add(e.at(e.event(b, "response.function_call_arguments.done"), n, true), "arguments", it.text), end...)
+	case it.silent:
 	case it.kind == reasoningItem:
 		b = append(jsonx.Add(e.at(e.event(b, "response.reasoning_summary_text.done"), n, true), "text", it.text), end...)
 	case it.refusal:

@@ -3,6 +3,7 @@
 package bridge
 
 import (
+	"bytes"
 	"context"
 	"net/http"
 	"time"
@@ -57,6 +58,9 @@ type surface struct {
 	request func(body []byte) (*llm.Request, *llm.Error)
 	answer  func(dst []byte, r *llm.Response, s llm.Stamp) []byte
 	stream  func(s llm.Stamp, usage bool) encoder
+	// seal is reasoning that only its issuer can read as the client sees it, and may bring it back; nil: it
+	// does not see it.
+	seal func(r *llm.Request, payload llm.Raw, redacted bool) llm.Raw
 	// own: clients have a metadata of their own, so ours goes under turnout alone.
 	own bool
 }
@@ -68,10 +72,17 @@ var surfaces = map[string]surface{
 	},
 	attempt.EndpointMessages: {
 		request: messages.Decode, answer: messages.AppendResponse, own: true,
+		seal:   func(_ *llm.Request, payload llm.Raw, _ bool) llm.Raw { return payload },
 		stream: func(s llm.Stamp, usage bool) encoder { return messages.NewEncoder(s, usage) },
 	},
 	attempt.EndpointResponses: {
 		request: responses.Decode, answer: responses.AppendResponse, own: true,
+		seal: func(r *llm.Request, payload llm.Raw, redacted bool) llm.Raw {
+			if !r.Sealed {
+				return nil
+			}
+			return responses.Seal(payload, redacted)
+		},
 		stream: func(s llm.Stamp, usage bool) encoder { return responses.NewEncoder(s, usage) },
 	},
 }
@@ -115,7 +126,7 @@ func prepare(call *provider.Call, p *Protocol) (body []byte, r *llm.Request, fai
 }
 
 func stamp(call *provider.Call, r *llm.Request, now time.Time) llm.Stamp {
-	return llm.Stamp{ID: uuid.NewString(), Model: call.Model, Created: now.Unix(), Tools: r.Tools, Echo: r.Echo}
+	return llm.Stamp{ID: uuid.NewString(), Model: call.Model, Created: now.Unix(), Tools: r.Tools, Echo: r.Echo, Sealed: r.Sealed}
 }
 
 // Complete makes a plain call in the upstream's protocol and answers in the client's dialect.
@@ -145,20 +156,23 @@ func Complete(ctx context.Context, client *wire.Client, call *provider.Call, p *
 	out := wire.GetBuffer()
 	*out = to.answer(*out, r, stamp(call, request, client.Now()))
 	result := provider.Result{Status: http.StatusOK, FinishReason: r.Upstream, Output: true, Usage: r.Usage}
-	if call.Endpoint == attempt.EndpointMessages {
-		result.Sealed = sealed(r.Parts)
+	if to.seal != nil {
+		result.Sealed = sealed(r.Parts, func(payload llm.Raw, redacted bool) llm.Raw { return to.seal(request, payload, redacted) })
 	}
 	return provider.NewAnswer(*out, len(*out)-1, to.own, result, func() { wire.PutBuffer(out) }), nil
 }
 
-// sealed is the last reasoning in an answer that only its issuer can read, nil for none. Clients of
-// Messages see it, and bring it back.
-func sealed(parts []llm.Part) (last []byte) {
+// sealed is the last reasoning in an answer that only its issuer can read, as the client sees it; nil for
+// none.
+func sealed(parts []llm.Part, seal func(payload llm.Raw, redacted bool) llm.Raw) (last []byte) {
 	for i := range parts {
-		for _, raw := range [...]llm.Raw{parts[i].Signature, parts[i].Redacted} {
-			if parts[i].Kind == llm.PartThinking && len(raw) > len(`""`) {
-				last = append(last[:0], raw...)
-			}
+		p := &parts[i]
+		switch {
+		case p.Kind != llm.PartThinking:
+		case llm.Filled(p.Redacted):
+			last = bytes.Clone(seal(p.Redacted, true))
+		case llm.Filled(p.Signature):
+			last = bytes.Clone(seal(p.Signature, false))
 		}
 	}
 	return last
@@ -188,7 +202,7 @@ func Stream(ctx context.Context, client *wire.Client, call *provider.Call, p *Pr
 	}
 	to := surfaces[call.Endpoint]
 	return client.Open(w, call, p.Path(call), p.Header(call), body, &relay{
-		decoder: p.Decoder(call.ContextLimit), own: to.own,
+		decoder: p.Decoder(call.ContextLimit), own: to.own, request: request, seal: to.seal,
 		encoder: to.stream(stamp(call, request, client.Now()), call.Facts.IncludeUsage),
 	})
 }

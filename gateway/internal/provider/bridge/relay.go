@@ -11,6 +11,8 @@ type relay struct {
 	decoder Decoder
 	encoder encoder
 	own     bool
+	request *llm.Request
+	seal    func(r *llm.Request, payload llm.Raw, redacted bool) llm.Raw // of the surface
 	out     []byte
 	output  bool // of the event under way
 	finish  string
@@ -38,8 +40,8 @@ func (r *relay) emit(e *llm.Event) {
 	case llm.EventFinish:
 		r.finish = e.Upstream
 	case llm.EventSignature, llm.EventRedacted:
-		if len(r.out) > before { // the client has it, and may bring it back
-			r.sealed = append(r.sealed[:0], e.Text...)
+		if r.seal != nil {
+			r.sealed = append(r.sealed[:0], r.seal(r.request, e.Text, e.Kind == llm.EventRedacted)...)
 		}
 		fallthrough
 	default:
