@@ -97,21 +97,22 @@ func TestServe(t *testing.T) {
 		status int
 		text   string
 	}{
-		"/api/v1/savings?since=1h":       {200, `"saving_nano_usd":1500000`},
-		"/api/v1/cost":                   {200, `"cost_nano_usd":1500000`},
-		"/api/v1/health?step=10s":        {200, `"uptime":100`},
-		"/api/v1/retries":                {200, `"rows":[]`},
-		"/api/v1/cache?project=shop":     {200, `"project_id":"shop"`},
-		"/api/v1/savings?since=soon":     {400, `"param":"since"`},
-		"/api/v1/health?step=1ms":        {400, `"param":"step"`},
-		"/api/v1/cost?since=-1h":         {400, `"param":"since"`},
-		"/api/v1/cost?since=9999h":       {400, `"param":"since"`},
-		"/api/v1/health?step=1.5s":       {400, `"param":"step"`},
-		"/api/v1/health?step=9000h":      {400, `"param":"step"`},
-		"/api/v1/cost?sinc=1h":           {400, `"param":"sinc"`},
-		"/api/v1/cost?since=1h&since=2h": {400, `"param":"since"`},
-		"/api/v1/profits":                {404, `"message":"there is no /api/v1/profits here; see GET /","param":null`}, // said "Not Found" and param ""
-		"/metrics":                       {200, "turnout_analytics_questions_total"},
+		"/api/v1/savings?since=1h":                      {200, `"saving_nano_usd":1500000`},
+		"/api/v1/cost":                                  {200, `"cost_nano_usd":1500000`},
+		"/api/v1/health?step=10s":                       {200, `"uptime":100`},
+		"/api/v1/retries":                               {200, `"rows":[]`},
+		"/api/v1/cache?project=shop":                    {200, `"project_id":"shop"`},
+		"/api/v1/savings?since=soon":                    {400, `"param":"since"`},
+		"/api/v1/health?step=1ms":                       {400, `"param":"step"`},
+		"/api/v1/cost?since=-1h":                        {400, `"param":"since"`},
+		"/api/v1/cost?since=9999h":                      {400, `"param":"since"`},
+		"/api/v1/health?step=1.5s":                      {400, `"param":"step"`},
+		"/api/v1/health?step=9000h":                     {400, `"param":"step"`},
+		"/api/v1/cost?sinc=1h":                          {400, `"param":"sinc"`},
+		"/api/v1/cost?since=1h&since=2h":                {400, `"param":"since"`},
+		`/api/v1/cost?project=it%27s%5C%09%0A%C3%A4%22`: {200, `"rows":[]`},
+		"/api/v1/profits":                               {404, `"message":"there is no /api/v1/profits here; see GET /","param":null`}, // said "Not Found" and param ""
+		"/metrics":                                      {200, "turnout_analytics_questions_total"},
 	} {
 		status, body := get(t, base+path)
 		if status != want.status || !strings.Contains(body, want.text) {
