@@ -40,8 +40,8 @@ type Facts struct {
 	// Replayed is the last reasoning payload in the conversation that only its issuer can read, as it
 	// stands in the body; nil: none.
 	Replayed []byte
-	// Unsigned are blocks of reasoning without a signature, commas included: Key to End is what is to be
-	// left out where their like is refused.
+	// Unsigned is reasoning that no issuer knows: blocks without a signature, and items that a translation
+	// told. Commas are included: Key to End is what is to be left out where its like is refused.
 	Unsigned []jsonx.Field
 
 	TextChars int64 // Unicode characters of decoded text in messages

@@ -1,6 +1,7 @@
 package llm
 
 import (
+	"slices"
 	"strings"
 
 	"turnout/internal/jsonx"
@@ -68,17 +69,42 @@ func (p *parser) items() {
 		p.facts.TextChars += int64(p.cursor.Text().Chars())
 		return
 	}
-	p.list("must be a string or an array of items", "must hold at least one item", p.item)
+	var items []jsonx.Field
+	var ours []bool
+	p.list("must be a string or an array of items", "must hold at least one item", func() {
+		start := p.cursor.Pos()
+		own := p.item()
+		if p.cursor.Pos() == start {
+			p.cursor.Skip()
+		}
+		items, ours = append(items, jsonx.Field{Key: start, Value: start, End: p.cursor.Pos()}), append(ours, own)
+	})
+	if p.cursor.Err() != nil || !slices.Contains(ours, true) {
+		return
+	}
+	var edits jsonx.Edits
+	edits.DeleteFields(items, func(i int) bool { return ours[i] })
+	for _, e := range edits {
+		p.facts.Unsigned = append(p.facts.Unsigned, jsonx.Field{Key: e.Start, Value: e.Start, End: e.End})
+	}
 }
 
-func (p *parser) item() {
+// OurReasoning begins the ids of reasoning that a translation told.
+const OurReasoning = "rs_turnout_"
+
+// SealMark begins the encrypted_content of reasoning that a translation told.
+const SealMark = "turnout-"
+
+// item reads one item and says whether it is reasoning that a translation told, which OpenAI knows nothing
+// of.
+func (p *parser) item() (ours bool) {
 	c, f := &p.cursor, p.facts
 	at := c.Pos()
 	if c.Kind() != jsonx.Object {
 		p.wrong(at, "must be an object")
-		return
+		return false
 	}
-	kind, role, call := "", "", ""
+	kind, role, call, id := "", "", "", ""
 	var sealed, made []byte
 	kindAt, callAt, madeAt, content, tools := at, at, at, -1, false
 	c.EachField(func(key []byte) {
@@ -93,6 +119,8 @@ func (p *parser) item() {
 			default:
 				p.refuse(at, "must be user, assistant, system or developer")
 			}
+		case "id":
+			id = jsonx.RawText(c.RawString())
 		case "call_id":
 			callAt = c.Pos()
 			call = jsonx.RawText(c.RawString())
@@ -121,7 +149,7 @@ func (p *parser) item() {
 	switch searched := kind == "tool_search_call" || kind == "tool_search_output"; {
 	case searched && call == "": // OpenAI searched
 		f.own(resource.CapTools)
-		return
+		return false
 	case !tools && (kind == "tool_search_output" || kind == "additional_tools"):
 		f.own(resource.CapTools) // of kinds that were not looked at
 	}
@@ -144,6 +172,7 @@ func (p *parser) item() {
 		if len(sealed) > len(`""`) {
 			f.Replayed = sealed
 		}
+		return strings.HasPrefix(id, OurReasoning) || strings.HasPrefix(jsonx.RawText(sealed), SealMark)
 	case "image_generation_call":
 		f.Images++
 		if len(made) <= len(`""`) {
@@ -156,10 +185,11 @@ func (p *parser) item() {
 	default:
 		if !ownItem(kind) {
 			p.refuse(kindAt, "is a type of item that does not exist here; use message, function_call, function_call_output or reasoning")
-			return
+			return false
 		}
 		f.own(resource.CapTools)
 	}
+	return false
 }
 
 // ownItem says whether an item is of one of OpenAI's own tools: a call, what it brought, or what goes

@@ -102,7 +102,7 @@ func appendID(b []byte, id llm.Raw, s llm.Stamp) []byte {
 }
 
 var (
-	prefixes     = [...]string{messageItem: "msg_", reasoningItem: "rs_", imageItem: "ig_"}
+	prefixes     = [...]string{messageItem: "msg_", reasoningItem: llm.OurReasoning, imageItem: "ig_"}
 	callPrefixes = [...]string{llm.ToolFunction: "fc_", llm.ToolFreeform: "ctc_", llm.ToolSearch: "tsc_"}
 )
 

@@ -10,8 +10,8 @@ import (
 // Reasoning that its issuer signed, or that it alone can read, travels as encrypted_content, under marks by
 // which it is known from OpenAI's when the client brings it back.
 const (
-	signedMark   = "turnout-signed:"
-	redactedMark = "turnout-redacted:"
+	signedMark   = llm.SealMark + "signed:"
+	redactedMark = llm.SealMark + "redacted:"
 )
 
 // Seal is the encrypted_content of a signature or of reasoning that is redacted.

@@ -9,7 +9,7 @@ import (
 )
 
 // appendBody appends the body for the upstream: the client's bytes but for what the gateway must change
-// (api.md, "Surfaces").
+// (api.md, "Surfaces"), and reasoning that a translation told: OpenAI would look for it and refuse the rest.
 func appendBody(dst []byte, call *provider.Call) []byte {
 	f := call.Facts
 	fields := f.Fields
@@ -39,6 +39,12 @@ func appendBody(dst []byte, call *provider.Call) []byte {
 			i++
 			return dropOptions && i == f.At.StreamOptions || i == f.At.Routing || i == f.At.FreeModelsOnly || i == f.At.NoReasoning
 		})
+	}
+	for _, item := range f.Unsigned {
+		edits.Replace(item.Key, item.End, nil)
+	}
+	if len(f.Unsigned) > 0 {
+		call.Stripped = []string{"reasoning"}
 	}
 	return edits.Apply(dst, call.Body)
 }
