@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"reflect"
 	"slices"
@@ -181,9 +182,12 @@ func decode(k *koanf.Koanf, cfg any, origin map[string]string) []error {
 			WeaklyTypedInput: true,
 			DecodeHook: mapstructure.ComposeDecodeHookFunc(
 				mapstructure.StringToTimeDurationHookFunc(),
-				mapstructure.StringToSliceHookFunc(","),
+				listOfText,
 			),
 		})
+		if err == nil && !fits(leaf, k.Get(leaf.Key)) {
+			err = errors.New("it does not fit")
+		}
 		if err == nil {
 			err = decoder.Decode(k.Get(leaf.Key))
 		}
@@ -192,6 +196,45 @@ func decode(k *koanf.Koanf, cfg any, origin map[string]string) []error {
 		}
 	}
 	return mistakes
+}
+
+// listOfText splits a text at its commas where a list belongs; spaces around them mean nothing.
+func listOfText(from, to reflect.Type, value any) (any, error) {
+	if from.Kind() != reflect.String || to.Kind() != reflect.Slice {
+		return value, nil
+	}
+	text := value.(string)
+	if strings.TrimSpace(text) == "" {
+		return []string{}, nil
+	}
+	list := strings.Split(text, ",")
+	for i := range list {
+		list[i] = strings.TrimSpace(list[i])
+	}
+	return list, nil
+}
+
+// fits says whether a value from a YAML file is of the setting's kind; decoding would bend it until it is:
+// 1.5 to 1, true to 1, 25 to 25 ns.
+func fits(leaf Leaf, value any) bool {
+	whole := leaf.Kind >= reflect.Int && leaf.Kind <= reflect.Uint64
+	switch v := reflect.ValueOf(value); v.Kind() {
+	case reflect.Bool:
+		return leaf.Kind == reflect.Bool
+	case reflect.Float32, reflect.Float64:
+		if whole && v.Float() != math.Trunc(v.Float()) {
+			return false
+		}
+	case reflect.String, reflect.Invalid: // a text is read; nothing leaves the default
+		return true
+	}
+	switch {
+	case leaf.value.Type() == reflect.TypeFor[time.Duration]():
+		return fmt.Sprint(value) == "0"
+	case leaf.Kind == reflect.Bool:
+		return false
+	}
+	return true
 }
 
 func shown(leaf Leaf, value any) string {

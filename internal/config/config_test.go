@@ -76,6 +76,30 @@ func TestEveryMistakeIsReportedAtOnce(t *testing.T) {
 	}
 }
 
+// A value that does not fit is refused: it is never bent until it does.
+func TestValuesAreNotBent(t *testing.T) {
+	for yaml, want := range map[string]string{
+		"max_body_bytes: 1.5":     `max_body_bytes: "1.5" is not a whole number`,
+		"max_body_bytes: true":    `max_body_bytes: "true" is not a whole number`,
+		"poll_interval: 25":       `poll_interval: "25" is not a duration such as "30s"`,
+		"poll_interval: 2.5":      `poll_interval: "2.5" is not a duration`,
+		"listen: true":            `listen: "true" is not a text`,
+		"on: 2":                   `on: "2" is not true or false`,
+		"kafka: {password: true}": `kafka.password: [redacted] is not a text`,
+	} {
+		if s, _, err := load(t, yaml, nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v with %+v, want %q", yaml, err, s, want)
+		}
+	}
+	s, _, err := load(t, "max_body_bytes: 1e6\npoll_interval: 0\nlisten: 8080\nkafka: {password: 12345, brokers: \"a:1, b:2 ,c:3\"}", nil)
+	if err != nil || s.Bytes != 1_000_000 || s.Wait != 0 || s.Listen != "8080" || s.Kafka.Password.Reveal() != "12345" {
+		t.Errorf("%+v %v", s, err)
+	}
+	if got := fmt.Sprintf("%q", s.Kafka.Brokers); got != `["a:1" "b:2" "c:3"]` {
+		t.Errorf("a list with spaces became %s", got)
+	}
+}
+
 func TestAFlagOfAnotherComponentIsRefused(t *testing.T) {
 	if _, _, err := load(t, "", nil, "--analytics.listen=x"); lifecycle.Code(err) != 2 {
 		t.Errorf("got %v", err)
