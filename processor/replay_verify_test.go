@@ -115,7 +115,7 @@ func TestReplaySaysWhatIsWrongWithFrom(t *testing.T) {
 		{[]string{"--from=0:100000"}, 1, []string{"from: partition 0 holds offsets 0 to ", "not 100000"}},
 		{[]string{"--verify", "--from=0:100000"}, 1, []string{"from: partition 0 holds offsets 0 to ", "not 100000"}},
 		{[]string{"--form=earliest"}, 2, []string{"unknown flag: --form", "--help"}},
-		{[]string{"earliest"}, 2, []string{`"earliest"`, "only flags"}},
+		{[]string{"earliest"}, 2, []string{`"earliest"`, "flags only"}},
 	} {
 		out, err := w.replay(c.args...)
 		if lifecycle.Code(err) != c.code || err == nil {
