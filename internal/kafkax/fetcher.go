@@ -12,8 +12,10 @@ import (
 )
 
 const (
-	fetchWait  = 250 * time.Millisecond
-	fetchBytes = 1 << 20 // compressed; a larger batch is still returned whole
+	fetchWait = 250 * time.Millisecond
+	// fetchBytes is compressed, and twenty times that in memory while the records wait; a larger batch is
+	// still returned whole.
+	fetchBytes = 256 << 10
 	// maxEmpty is how many answers without a record are believed although the log goes on.
 	maxEmpty = 20
 )
@@ -44,7 +46,8 @@ type Fetcher struct {
 	partition int
 	offset    int64 // next to ask the broker for
 	ready     []Record
-	empty     int // answers in a row without a record although the log goes on
+	slab      []byte // where keys and values are copied to
+	empty     int    // answers in a row without a record although the log goes on
 }
 
 // NewFetcher returns a reader that begins at offset. Nothing is asked yet.
@@ -70,7 +73,7 @@ func (f *Fetcher) Fetch(ctx context.Context, limit int) ([]Record, error) {
 }
 
 // Close lets go of what was read ahead.
-func (f *Fetcher) Close() { f.ready = nil }
+func (f *Fetcher) Close() { f.ready, f.slab = nil, nil }
 
 func (f *Fetcher) fill(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
@@ -159,19 +162,13 @@ func (f *Fetcher) decode(set kafka.RecordReader) (int64, error) {
 }
 
 func (f *Fetcher) record(r *kafka.Record) (Record, error) {
-	key, err := kafka.ReadAll(r.Key)
+	key, err := f.bytes(r.Key)
 	if err != nil {
 		return Record{}, err
 	}
-	value, err := kafka.ReadAll(r.Value)
+	value, err := f.bytes(r.Value)
 	if err != nil {
 		return Record{}, err
-	}
-	if r.Key != nil {
-		r.Key.Close()
-	}
-	if r.Value != nil {
-		r.Value.Close()
 	}
 	out := Record{Topic: f.topic, Partition: f.partition, Offset: r.Offset, Key: key, Value: value, Time: r.Time}
 	if len(r.Headers) > 0 {
@@ -181,4 +178,25 @@ func (f *Fetcher) record(r *kafka.Record) (Record, error) {
 		}
 	}
 	return out, nil
+}
+
+// slabSize is how many bytes of keys and values are allocated at once. Records that are fetched
+// together are let go together, so that a slab hardly outlives what it was made for.
+const slabSize = 64 << 10
+
+// bytes copies what b holds, as its pages are used again, and closes it. That of nil is nil.
+func (f *Fetcher) bytes(b kafka.Bytes) ([]byte, error) {
+	if b == nil {
+		return nil, nil
+	}
+	defer b.Close()
+	n := b.Len()
+	if cap(f.slab)-len(f.slab) < n {
+		f.slab = make([]byte, 0, max(n, slabSize))
+	}
+	begin := len(f.slab)
+	f.slab = f.slab[:begin+n]
+	out := f.slab[begin : begin+n : begin+n]
+	_, err := io.ReadFull(b, out)
+	return out, err
 }

@@ -220,6 +220,32 @@ func TestDecodeRefusesEveryCutRecord(t *testing.T) {
 	}
 }
 
+func TestDecodeKeepingKeepsTheListOfCandidatesAsItCame(t *testing.T) {
+	const head, tail = `{"schema_version":1,"event_id":"e","request_id":"r",`, `"started_at":"2026-01-01T00:00:00Z","outcome":"completed"}`
+	for field, want := range map[string]string{
+		``:                      ``,
+		`"considered":null,`:    ``,
+		`"considered":[],`:      `[]`,
+		`"considered": [ {} ],`: `[ {} ]`,
+		`"considered":[{"provider":"odd \"]}[{ name","new":{"in":[1.5e3,null,true]}},{"price":2}],`: `[{"provider":"odd \"]}[{ name","new":{"in":[1.5e3,null,true]}},{"price":2}]`,
+		`"considered":[1],"considered":[2],`: `[2]`,
+	} {
+		e, considered, err := DecodeKeeping(head + field + tail)
+		if err != nil || considered != want || e.Considered != nil || e.EventID != "e" {
+			t.Errorf("%s: %q, %v, want %q", field, considered, err, want)
+		}
+	}
+	for _, field := range []string{`"considered":{},`, `"considered":"[]",`, `"considered":[,`, `"considered":[{"price":01}],`, `"considered":[{"a" 1}],`, `"considered":[}],`} {
+		_, _, err := DecodeKeeping(head + field + tail)
+		if wrong := (*FieldError)(nil); !errors.As(err, &wrong) || wrong.Field != "considered" {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+	if _, _, err := DecodeKeeping(head + `"started_at":"2026-01-01T00:00:00Z"}`); err == nil {
+		t.Error("an event without an outcome is taken")
+	}
+}
+
 func TestDecodeStartTakesAnAttemptUnderWay(t *testing.T) {
 	e := realistic(1, 0)
 	e.Outcome = ""
@@ -245,6 +271,20 @@ func FuzzDecode(f *testing.F) {
 		}
 		if !json.Valid(data) {
 			t.Fatal("took what is no JSON")
+		}
+		kept, considered, err := DecodeKeeping(string(data))
+		if err != nil {
+			t.Fatalf("%v, but Decode takes it", err)
+		}
+		if considered != "" {
+			whole, err := Decode(fmt.Appendf(nil, minimal, `,"considered":`+considered))
+			if err != nil {
+				t.Fatalf("%v in the list %s", err, considered)
+			}
+			kept.Considered = whole.Considered
+		}
+		if got, want := Append(nil, kept), Append(nil, e); !bytes.Equal(got, want) {
+			t.Fatalf("Decode reads %s\nDecodeKeeping %s", want, got)
 		}
 		for _, at := range []*time.Time{&e.StartedAt, &e.FinishedAt} {
 			*at = at.Truncate(time.Microsecond)
@@ -279,6 +319,21 @@ func BenchmarkAppend(b *testing.B) {
 				buf = Append(buf[:0], e)
 			}
 			b.SetBytes(int64(len(buf)))
+		})
+	}
+}
+
+func BenchmarkDecodeKeeping(b *testing.B) {
+	for _, n := range []int{0, 10} {
+		b.Run(fmt.Sprintf("considered=%d", n), func(b *testing.B) {
+			text := string(Append(nil, realistic(1, n)))
+			b.SetBytes(int64(len(text)))
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, _, err := DecodeKeeping(text); err != nil {
+					b.Fatal(err)
+				}
+			}
 		})
 	}
 }

@@ -27,16 +27,35 @@ func Decode(data []byte) (*Event, error) {
 	if err != nil {
 		return nil, err
 	}
-	if e.Outcome == "" {
-		return nil, &FieldError{Field: "outcome", Offset: len(data), Reason: "is missing: every finished attempt has one"}
+	if err := e.finished(len(data)); err != nil {
+		return nil, err
 	}
 	return e, nil
 }
 
+// DecodeKeeping is Decode for whoever keeps the list of candidates as it came: it returns that list's
+// JSON, empty if there is none, and leaves Considered empty. Of the list it only checks that it is one
+// and valid JSON. The event's strings are parts of data.
+func DecodeKeeping(data string) (e *Event, considered string, err error) {
+	d := decoder{data: data, item: -1, keeping: true}
+	e, err = d.start()
+	if err == nil {
+		err = e.finished(len(data))
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	return e, d.kept, nil
+}
+
 // DecodeStart is Decode for a record whose attempt may be under way still.
 func DecodeStart(data []byte) (*Event, error) {
-	e := new(Event)
 	d := decoder{data: string(data), item: -1}
+	return d.start()
+}
+
+func (d *decoder) start() (*Event, error) {
+	e := new(Event)
 	d.open('{', "an object")
 	for first := true; d.more('}', first); first = false {
 		d.field = ""
@@ -45,12 +64,19 @@ func DecodeStart(data []byte) (*Event, error) {
 	}
 	d.end()
 	if d.err == nil {
-		d.err = e.incomplete(len(data))
+		d.err = e.incomplete(len(d.data))
 	}
 	if d.err != nil {
 		return nil, d.err
 	}
 	return e, nil
+}
+
+func (e *Event) finished(offset int) error {
+	if e.Outcome == "" {
+		return &FieldError{Field: "outcome", Offset: offset, Reason: "is missing: every finished attempt has one"}
+	}
+	return nil
 }
 
 func (e *Event) incomplete(offset int) *FieldError {
@@ -183,7 +209,11 @@ func (d *decoder) event(e *Event) {
 	case "considered_total":
 		e.ConsideredTotal = int(d.int())
 	case "considered":
-		e.Considered = d.considered(e.ConsideredTotal)
+		if d.keeping {
+			d.kept = d.list("a list of candidates")
+		} else {
+			e.Considered = d.considered(e.ConsideredTotal)
+		}
 	case "started_at":
 		e.StartedAt = d.time()
 	case "finished_at":

@@ -21,6 +21,9 @@ type decoder struct {
 	item   int    // of that field's list, or -1
 	within string // field of that item
 
+	keeping bool   // the list of candidates is kept as it came
+	kept    string // that list
+
 	floats []float64 // what pointers point to, so that ten of them cost one allocation
 }
 
@@ -274,6 +277,20 @@ func (d *decoder) strings() []string {
 	return list
 }
 
+// list reads a list of anything and returns its text; that of null is empty.
+func (d *decoder) list(what string) string {
+	if d.err != nil || d.null() {
+		return ""
+	}
+	if d.peek() != '[' {
+		d.mismatch(what)
+		return ""
+	}
+	from := d.pos
+	d.skip(0)
+	return d.data[from:d.pos]
+}
+
 // skip passes over one value of any type.
 func (d *decoder) skip(depth int) {
 	if d.err != nil {
@@ -302,6 +319,8 @@ func (d *decoder) skip(depth int) {
 	case 'n':
 		d.null()
 	default:
-		d.number("a value")
+		if _, _, _, ok := d.common(); !ok {
+			d.number("a value")
+		}
 	}
 }

@@ -1,8 +1,6 @@
 package consume
 
 import (
-	"bytes"
-	"encoding/json"
 	"reflect"
 	"strings"
 	"testing"
@@ -20,33 +18,18 @@ func sample() *attempt.Event {
 		Considered: []attempt.Considered{{Provider: `odd "]}[{ name`, Score: &score, Price: 1.5}, {Provider: "b", ExcludedCode: "vision"}}}
 }
 
-func TestTheListOfCandidatesIsCutOffAsItCame(t *testing.T) {
+func TestTheListOfCandidatesIsKeptAsItCame(t *testing.T) {
 	e := sample()
-	rest, considered, ok := cutConsidered(attempt.Append(nil, e))
-	if !ok {
-		t.Fatal("not cut")
+	c := new(Worker).decode(3, partition.New(), []kafkax.Record{{Offset: 7, Value: attempt.Append(nil, e)}})
+	if len(c.Records) != 1 || len(c.Dead) != 0 {
+		t.Fatalf("%+v", c)
 	}
-	if want := attempt.AppendConsidered(nil, e.Considered); !bytes.Equal(considered, want) {
-		t.Errorf("list: %s, want %s", considered, want)
-	}
-	got, err := attempt.Decode(rest)
-	if err != nil {
-		t.Fatal(err)
+	if got, want := c.Records[0].Considered, string(attempt.AppendConsidered(nil, e.Considered)); got != want {
+		t.Errorf("list: %s, want %s", got, want)
 	}
 	e.Considered = nil
-	if !reflect.DeepEqual(got, e) {
-		t.Errorf("rest: %+v, want %+v", got, e)
-	}
-}
-
-func TestWhatLooksOtherwiseIsLeftWhole(t *testing.T) {
-	for _, text := range []string{
-		`{"schema_version":1}`, `{"a":1,"considered":[`, `{"a":1,"considered":[{"provider":"x"}],"outcome":"completed"}`, `{"a":1,"considered":[[]],"started_at":1}`,
-		`{"a":1,"considered":[{"x":{}}],"started_at":1}`, `{"a":1,"considered":[}],"started_at":1}`, `{"a":1,"considered":[{],"started_at":1}`, `{"a":1,"considered":["\"],"started_at":1}`,
-	} {
-		if _, _, ok := cutConsidered([]byte(text)); ok {
-			t.Errorf("%s is cut", text)
-		}
+	if !reflect.DeepEqual(c.Records[0].Event, e) {
+		t.Errorf("rest: %+v, want %+v", c.Records[0].Event, e)
 	}
 }
 
@@ -57,7 +40,7 @@ func TestEventsOfOtherEncodersAreRead(t *testing.T) {
 	if len(c.Records) != 1 || len(c.Dead) != 0 || !c.Records[0].Replayed || c.Last != 7 {
 		t.Fatalf("%+v", c)
 	}
-	if got := string(c.Records[0].Considered); got != `[{"provider":"a","price":2}]` {
+	if got := c.Records[0].Considered; got != `[ {"provider":"a","price":2} ]` {
 		t.Errorf("list: %s", got)
 	}
 }
@@ -78,21 +61,6 @@ func TestTimesThatNoTableHoldsAreDeadLetters(t *testing.T) {
 			t.Errorf("%s: %d records, %d dead letters", text, len(c.Records), len(c.Dead))
 		}
 	}
-}
-
-func FuzzCutConsidered(f *testing.F) {
-	f.Add(attempt.Append(nil, sample()))
-	f.Add([]byte(`{"schema_version":1,"considered":[{"provider":"\\"}],"started_at":"2026-01-01T00:00:00Z"}`))
-	f.Fuzz(func(t *testing.T, value []byte) {
-		rest, considered, ok := cutConsidered(value)
-		if !ok || !json.Valid(value) {
-			return
-		}
-		// What is cut out of valid JSON leaves valid JSON, and is some.
-		if !json.Valid(rest) || !json.Valid(considered) {
-			t.Errorf("%s\nwas cut into %s\nand %s", value, rest, considered)
-		}
-	})
 }
 
 func TestGapsSayWhatIsMissingAndWhatToDo(t *testing.T) {

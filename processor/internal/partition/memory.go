@@ -22,7 +22,12 @@ type id [16]byte
 
 func (m *memory) get(text string) (int64, bool) {
 	key, ok := parseID(text)
-	if !ok {
+	return m.of(text, key, ok)
+}
+
+// of is get of an id that was parsed before.
+func (m *memory) of(text string, key id, isUUID bool) (int64, bool) {
+	if !isUUID {
 		offset, ok := m.odd[text]
 		return offset, ok
 	}
@@ -35,11 +40,11 @@ func (m *memory) get(text string) (int64, bool) {
 
 // lowest returns the remembered offset of an id, or remembers this one.
 func (m *memory) lowest(text string, offset int64) (int64, bool) {
-	if known, ok := m.get(text); ok && known <= offset {
+	key, isUUID := parseID(text)
+	if known, ok := m.of(text, key, isUUID); ok && known <= offset {
 		return known, true
 	}
-	key, ok := parseID(text)
-	if !ok {
+	if !isUUID {
 		if m.odd == nil || len(m.odd) >= remembered {
 			m.odd = map[string]int64{}
 		}
@@ -47,7 +52,7 @@ func (m *memory) lowest(text string, offset int64) (int64, bool) {
 		return 0, false
 	}
 	if m.young == nil || len(m.young) >= remembered {
-		m.young, m.old = map[id]int64{}, m.young
+		m.young, m.old = make(map[id]int64, remembered), m.young
 	}
 	m.young[key] = offset
 	return 0, false

@@ -20,7 +20,7 @@ import (
 type Record struct {
 	Event *attempt.Event
 	// Considered is the event's list of candidates as JSON; Event.Considered need not be set.
-	Considered []byte
+	Considered string
 	Offset     int64
 	// Replayed: the sender says that it may stand in the log already.
 	Replayed bool
@@ -98,8 +98,14 @@ type State struct {
 }
 
 type span struct {
-	buckets map[Key]*Bucket
+	buckets map[Key]*held
 	turn    int // of last use
+}
+
+// held is a bucket in memory.
+type held struct {
+	Changed
+	turn int // of the last call of Apply that changed it
 }
 
 // New returns a state that knows nothing. It reads back what it needs, so it may begin anywhere.
@@ -129,13 +135,12 @@ func spansOf(e *attempt.Event) [2]Span {
 func (s *State) Load(at Span, buckets []Changed) {
 	known := s.spans[at]
 	if known == nil {
-		known = &span{buckets: map[Key]*Bucket{}, turn: s.turn}
+		known = &span{buckets: map[Key]*held{}, turn: s.turn}
 		s.spans[at] = known
 	}
 	for _, b := range buckets {
 		if have := known.buckets[b.Key]; have == nil || have.Offset < b.Offset {
-			copied := b.Bucket
-			known.buckets[b.Key] = &copied
+			known.buckets[b.Key] = &held{Changed: b, turn: s.turn}
 		}
 	}
 }
@@ -161,7 +166,14 @@ func (s *State) Suspects(records []Record) []Record {
 func (s *State) Apply(records []Record, stored map[string]int64, h Horizon) ([]Changed, Stats) {
 	var stats Stats
 	s.turn++
-	touched := map[Key]*Bucket{}
+	var touched []*held
+	touch := func(b *held, offset int64) {
+		b.Offset = offset
+		if b.turn != s.turn {
+			b.turn = s.turn
+			touched = append(touched, b)
+		}
+	}
 	for _, r := range records {
 		if lowest, ok := s.seen.lowest(r.Event.EventID, r.Offset); ok && lowest < r.Offset {
 			stats.Duplicates++
@@ -186,8 +198,7 @@ func (s *State) Apply(records []Record, stored map[string]int64, h Horizon) ([]C
 			k := Key{Span: at[0], Provider: key.Provider, Model: key.Model, Region: key.Region, Class: key.Class, Organization: key.Organization}
 			if b := s.bucket(k); b.Offset < r.Offset {
 				b.Slot.Add(sums)
-				b.Offset = r.Offset
-				touched[k] = b
+				touch(b, r.Offset)
 			}
 		}
 		if !h.keeps(at[1]) {
@@ -197,8 +208,7 @@ func (s *State) Apply(records []Record, stored map[string]int64, h Horizon) ([]C
 			k := Key{Span: at[1], Provider: key.Provider, Model: key.Model, Organization: key.Organization, Project: key.Project}
 			if b := s.bucket(k); b.Offset < r.Offset {
 				b.Usage.Add(usage)
-				b.Offset = r.Offset
-				touched[k] = b
+				touch(b, r.Offset)
 			}
 		}
 		if dropped {
@@ -206,15 +216,15 @@ func (s *State) Apply(records []Record, stored map[string]int64, h Horizon) ([]C
 		}
 	}
 	out := make([]Changed, 0, len(touched))
-	for k, b := range touched {
-		out = append(out, Changed{Key: k, Bucket: *b})
+	for _, b := range touched {
+		out = append(out, b.Changed)
 	}
 	return out, stats
 }
 
 // bucket returns the bucket of a span that is loaded, with strings of its own: those of an event keep
 // its whole record alive.
-func (s *State) bucket(k Key) *Bucket {
+func (s *State) bucket(k Key) *held {
 	at := s.spans[k.Span]
 	if at == nil {
 		panic("partition: a span was not loaded") // Apply without Missing
@@ -223,8 +233,9 @@ func (s *State) bucket(k Key) *Bucket {
 	if b := at.buckets[k]; b != nil {
 		return b
 	}
-	b := &Bucket{Offset: -1}
-	at.buckets[k.cloned()] = b
+	k = k.cloned()
+	b := &held{Changed: Changed{Key: k, Bucket: Bucket{Offset: -1}}}
+	at.buckets[k] = b
 	return b
 }
 

@@ -177,6 +177,8 @@ type columns struct {
 	partition  []int32
 	offset     []int64
 	version    []uint64
+
+	blank string // of makeRoom
 }
 
 func newColumns() *columns {
@@ -197,7 +199,7 @@ func fill[T any](to [][]T, from []column[T], e *event) {
 	}
 }
 
-func (c *columns) add(e *event, considered []byte, partition int, offset int64) {
+func (c *columns) add(e *event, considered string, partition int, offset int64) {
 	fill(c.text, textColumns, e)
 	for i := range wordColumns {
 		c.words[i] = append(c.words[i], c.word(i, wordColumns[i].of(e)))
@@ -214,7 +216,7 @@ func (c *columns) add(e *event, considered []byte, partition int, offset int64) 
 	c.ttft = append(c.ttft, e.TTFTUS)
 	c.stripped = append(c.stripped, e.StrippedParameters)
 	c.traits = append(c.traits, e.Traits)
-	c.considered = append(c.considered, string(considered))
+	c.considered = append(c.considered, considered)
 	c.partition = append(c.partition, int32(partition))
 	c.offset = append(c.offset, offset)
 	c.version = append(c.version, version(offset))
@@ -317,12 +319,33 @@ func (c *columns) send(batch chx.Batch) error {
 			}
 		}
 	}
+	if err := c.makeRoom(batch.Columns()[next]); err != nil {
+		return err
+	}
 	for _, values := range []any{c.considered, c.partition, c.offset, c.version} {
 		if err := appendOne(values); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// makeRoom gives the batch's column of candidates, by far the longest, the room it needs at once: it
+// grows by a quarter at a time, so that every byte would be copied five times.
+func (c *columns) makeRoom(to interface {
+	AppendRow(v any) error
+	Reset()
+}) error {
+	n := 0
+	for _, text := range c.considered {
+		n += len(text)
+	}
+	if n > len(c.blank) {
+		c.blank = strings.Repeat(" ", n+n/4)
+	}
+	err := to.AppendRow(c.blank[:n])
+	to.Reset()
+	return err
 }
 
 func appendAll[T any](appendOne func(any) error, lists [][]T) error {

@@ -65,7 +65,7 @@ func insert(t *testing.T, conn *chx.Conn, events ...*attempt.Event) {
 	for range 2 { // a buffer that is used again holds nothing of before
 		c.reset()
 		for i, e := range events {
-			c.add(e, attempt.AppendConsidered(nil, e.Considered), 3, int64(40+i))
+			c.add(e, string(attempt.AppendConsidered(nil, e.Considered)), 3, int64(40+i))
 		}
 	}
 	batch, err := conn.PrepareBatch(chx.SyncInsert(context.Background()), insertAttempts)

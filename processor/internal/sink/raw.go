@@ -1,8 +1,11 @@
 package sink
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"turnout/internal/chx"
@@ -43,6 +46,7 @@ func (s *Sink) prepare(ctx context.Context, chunks []*Chunk) *prepared {
 	if len(p.rows) == 0 {
 		return p
 	}
+	sortLikeTheTable(p.rows)
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	insert, err := s.begin(ctx, s.columns, p.rows)
 	if err != nil {
@@ -51,6 +55,33 @@ func (s *Sink) prepare(ctx context.Context, chunks []*Chunk) *prepared {
 	}
 	p.insert, p.cancel = insert, cancel
 	return p
+}
+
+// sortLikeTheTable brings rows into the order of the table's key, so that the server, which would
+// permute every column of a block that is not, finds nothing to do: a fifth of its work.
+func sortLikeTheTable(rows []row) {
+	type keyed struct {
+		project, event string
+		started        int64
+		row            row
+	}
+	list := make([]keyed, len(rows))
+	for i, r := range rows {
+		e := r.chunk.Records[r.index].Event
+		list[i] = keyed{project: e.ProjectID, event: e.EventID, started: e.StartedAt.UnixMicro(), row: r}
+	}
+	slices.SortFunc(list, func(a, b keyed) int {
+		if c := strings.Compare(a.project, b.project); c != 0 {
+			return c
+		}
+		if c := cmp.Compare(a.started, b.started); c != 0 {
+			return c
+		}
+		return strings.Compare(a.event, b.event)
+	})
+	for i := range list {
+		rows[i] = list[i].row
+	}
 }
 
 // begin appends rows to a new insert, which the caller sends or closes.
