@@ -71,6 +71,7 @@ type Processor struct {
 
 	kafka    *kafkax.Client
 	conn     *chx.Conn
+	raw      *chx.Conn // for raw rows alone: see sink.New
 	letters  *deadletter.Log
 	status   *consume.Status
 	profiles *publish.Profiles
@@ -103,13 +104,17 @@ func New(cfg Config, log *slog.Logger, metrics *telemetry.Metrics) (*Processor, 
 	if err != nil {
 		return nil, err
 	}
+	raw, err := chx.Open(cfg.ClickHouse)
+	if err != nil {
+		return nil, err
+	}
 	listener, err := net.Listen("tcp", cfg.Processor.Listen) //nolint:noctx // binding a local port does not wait
 	if err != nil {
 		return nil, fmt.Errorf("processor.listen: %w; choose another with --processor.listen", err)
 	}
 	p := &Processor{
 		cfg: cfg, acceptGap: acceptGap, log: log, metrics: metrics, listener: listener,
-		kafka: kafka, conn: conn, letters: deadletter.New(kafka, conn), status: consume.NewStatus(), profiles: publish.NewProfiles(log),
+		kafka: kafka, conn: conn, raw: raw, letters: deadletter.New(kafka, conn), status: consume.NewStatus(), profiles: publish.NewProfiles(log),
 		sinkMetrics: sink.NewMetrics(metrics), group: group, batchDelay: batchDelay, publishInterval: publishInterval,
 		lag: metrics.GaugeVec("turnout_processor_lag_records", "Records of a partition of this process that are not stored yet.", "partition"),
 	}
@@ -163,6 +168,7 @@ func (p *Processor) Run(ctx context.Context) error {
 	<-served //nolint:errcheck // the server was just shut down
 	p.kafka.Close()
 	_ = p.conn.Close()
+	_ = p.raw.Close()
 	p.log.Info("processor stopped")
 	return err
 }
@@ -222,7 +228,7 @@ func (p *Processor) fold(ctx context.Context) error {
 		p.status.Stored(partition, next)
 	}
 	out := sink.New(sink.Config{Generation: generation, MaxRows: batchRows, MaxDelay: p.batchDelay, Slots: p.cfg.Retention.Slots, Usage: p.cfg.Retention.UsageHourly, At: p.point},
-		p.conn, p.letters, p.log, p.sinkMetrics, time.Now, stored)
+		p.conn, p.raw, p.letters, p.log, p.sinkMetrics, time.Now, stored)
 	worker := &consume.Worker{Kafka: p.kafka, ClickHouse: p.conn, Sink: out, Log: p.log, Status: p.status, Generation: generation, AcceptGap: p.acceptGap}
 	var tasks sync.WaitGroup
 	tasks.Go(func() { out.Run(taking, storing) })

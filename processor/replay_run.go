@@ -313,7 +313,7 @@ func (r *replay) read(ctx context.Context) error {
 	taking, stopTaking := context.WithCancel(ctx)
 	defer stopTaking()
 	out := sink.New(sink.Config{Generation: r.next, MaxRows: batchRows, MaxDelay: batchDelay, Slots: r.cfg.Retention.Slots, Usage: r.cfg.Retention.UsageHourly, RawFrom: rawFrom, At: failpoint.Reach},
-		r.conn, deadletter.New(r.kafka, r.conn), r.log, sink.NewMetrics(telemetry.NewMetrics()), time.Now, func(int, int64) {})
+		r.conn, r.conn, deadletter.New(r.kafka, r.conn), r.log, sink.NewMetrics(telemetry.NewMetrics()), time.Now, func(int, int64) {})
 	status := consume.NewStatus()
 	worker := &consume.Worker{Kafka: r.kafka, ClickHouse: r.conn, Sink: out, Log: r.log, Status: status, Generation: r.next,
 		Skip: func(one *kafkax.Record) bool {

@@ -181,22 +181,31 @@ func (f *Fetcher) record(r *kafka.Record) (Record, error) {
 }
 
 // slabSize is how many bytes of keys and values are allocated at once. Records that are fetched
-// together are let go together, so that a slab hardly outlives what it was made for.
+// together are let go together, so that a slab hardly outlives what it was made for; whoever keeps
+// one of them for long keeps a copy.
 const slabSize = 64 << 10
 
-// bytes copies what b holds, as its pages are used again, and closes it. That of nil is nil.
+// bytes copies what b holds, as its pages are used again, and closes it. That of nil is nil. No byte is
+// handed out twice, so that what was handed out never changes.
 func (f *Fetcher) bytes(b kafka.Bytes) ([]byte, error) {
 	if b == nil {
 		return nil, nil
 	}
 	defer b.Close()
-	n := b.Len()
-	if cap(f.slab)-len(f.slab) < n {
-		f.slab = make([]byte, 0, max(n, slabSize))
+	out := f.room(b.Len())
+	_, err := io.ReadFull(b, out)
+	return out, err
+}
+
+// room returns n bytes of the slab, or of their own where they would leave much of it unused.
+func (f *Fetcher) room(n int) []byte {
+	if n > slabSize/8 {
+		return make([]byte, n)
+	}
+	if f.slab == nil || cap(f.slab)-len(f.slab) < n {
+		f.slab = make([]byte, 0, slabSize)
 	}
 	begin := len(f.slab)
 	f.slab = f.slab[:begin+n]
-	out := f.slab[begin : begin+n : begin+n]
-	_, err := io.ReadFull(b, out)
-	return out, err
+	return f.slab[begin : begin+n : begin+n]
 }

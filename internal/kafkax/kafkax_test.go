@@ -141,6 +141,43 @@ func TestTombstonesEmptyValuesAndLargeBatches(t *testing.T) {
 	}
 }
 
+// Records share memory with their neighbours, and readers take strings of them without a copy.
+func TestWhatWasFetchedNeverChanges(t *testing.T) {
+	client := open(t, kafkatest.New(t, 1))
+	batch := []kafkax.Record{{Value: []byte{}}} // empty, and nothing before it
+	for i := range 3000 {
+		size := 1 + i%300
+		if i%100 == 0 {
+			size = 40_000
+		}
+		batch = append(batch, kafkax.Record{Key: fmt.Append(nil, i), Value: bytes.Repeat([]byte{byte('a' + i%26)}, size)})
+	}
+	if _, err := client.NewWriter(topic.Attempts).Write(t.Context(), batch); err != nil {
+		t.Fatal(err)
+	}
+	f := client.NewFetcher(topic.Attempts, 0, 0)
+	defer f.Close()
+	var all []kafkax.Record
+	for deadline := time.Now().Add(20 * time.Second); len(all) < len(batch); {
+		got, err := f.Fetch(t.Context(), 7)
+		if err != nil || time.Now().After(deadline) {
+			t.Fatal(len(all), err)
+		}
+		for _, r := range got { // whoever appends to a slice gets one of their own
+			_, _ = append(r.Key, "written over"...), append(r.Value, "written over"...)
+		}
+		all = append(all, got...)
+	}
+	if all[0].Key != nil || all[0].Value == nil {
+		t.Errorf("an empty value without a key is %v and %v", all[0].Value, all[0].Key)
+	}
+	for i, r := range all {
+		if !bytes.Equal(r.Key, batch[i].Key) || !bytes.Equal(r.Value, batch[i].Value) {
+			t.Fatalf("record %d: key %q, a value of %d bytes that is not what was written", i, r.Key, len(r.Value))
+		}
+	}
+}
+
 func TestATooLargeRecordFailsAloneInItsPartition(t *testing.T) {
 	client := open(t, kafkatest.New(t, 3))
 	incompressible := make([]byte, 9<<20)

@@ -52,7 +52,7 @@ func (m *memory) lowest(text string, offset int64) (int64, bool) {
 		return 0, false
 	}
 	if m.young == nil || len(m.young) >= remembered {
-		m.young, m.old = make(map[id]int64, remembered), m.young
+		m.young, m.old = make(map[id]int64, len(m.young)), m.young // a full one's room at once
 	}
 	m.young[key] = offset
 	return 0, false

@@ -140,7 +140,7 @@ func (s *State) Load(at Span, buckets []Changed) {
 	}
 	for _, b := range buckets {
 		if have := known.buckets[b.Key]; have == nil || have.Offset < b.Offset {
-			known.buckets[b.Key] = &held{Changed: b, turn: s.turn}
+			known.buckets[b.Key] = &held{Changed: b}
 		}
 	}
 }

@@ -177,8 +177,6 @@ type columns struct {
 	partition  []int32
 	offset     []int64
 	version    []uint64
-
-	blank string // of makeRoom
 }
 
 func newColumns() *columns {
@@ -340,10 +338,7 @@ func (c *columns) makeRoom(to interface {
 	for _, text := range c.considered {
 		n += len(text)
 	}
-	if n > len(c.blank) {
-		c.blank = strings.Repeat(" ", n+n/4)
-	}
-	err := to.AppendRow(c.blank[:n])
+	err := to.AppendRow(strings.Repeat(" ", n))
 	to.Reset()
 	return err
 }

@@ -26,10 +26,12 @@ type prepared struct {
 	cancel context.CancelFunc
 }
 
+// abort lets go of the insert, sent or not.
 func (p *prepared) abort() {
 	if p.insert != nil {
 		_ = p.insert.Close()
 		p.cancel()
+		p.insert = nil
 	}
 }
 
@@ -93,7 +95,7 @@ func (s *Sink) begin(ctx context.Context, columns *columns, rows []row) (chx.Bat
 	}
 	// Duplicates collapse when parts merge: looking for them in every insert costs a pass over all columns.
 	ctx = chx.WithSettings(ctx, chx.Settings{"async_insert": 0, "optimize_on_insert": 0})
-	insert, err := s.conn.PrepareBatch(ctx, insertAttempts)
+	insert, err := s.raw.PrepareBatch(ctx, insertAttempts)
 	if err != nil {
 		return nil, fmt.Errorf("beginning an insert of %d attempts: %w", len(rows), err)
 	}

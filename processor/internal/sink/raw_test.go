@@ -26,7 +26,7 @@ func TestTheServerFindsRowsSorted(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	s := New(Config{}, conn, nil, nil, nil, time.Now, nil)
+	s := New(Config{}, conn, conn, nil, nil, nil, time.Now, nil)
 	const rows = 1000
 	rng, now := rand.New(rand.NewPCG(1, 2)), time.Now().Truncate(time.Hour)
 	var chunks []*Chunk

@@ -52,6 +52,7 @@ type Config struct {
 type Sink struct {
 	cfg     Config
 	conn    *chx.Conn
+	raw     *chx.Conn
 	letters Letters
 	log     *slog.Logger
 	metrics *Metrics
@@ -63,10 +64,12 @@ type Sink struct {
 	stored  func(partition int, next int64) // progress that is safe
 }
 
-// New returns a sink; Run makes it work. stored is told of every partition's progress once it is
-// safe, from Run's goroutine: it must not block.
-func New(cfg Config, conn *chx.Conn, letters Letters, log *slog.Logger, metrics *Metrics, now func() time.Time, stored func(partition int, next int64)) *Sink {
-	return &Sink{cfg: cfg, conn: conn, letters: letters, log: log, metrics: metrics, now: now, stored: stored,
+// New returns a sink; Run makes it work. Raw rows go through raw, everything else through conn: a
+// connection keeps buffers as large as the largest insert it sent, and a pool hands them out in turn,
+// so that in one pool all of them would end up with some 50 MB. stored is told of every partition's
+// progress once it is safe, from Run's goroutine: it must not block.
+func New(cfg Config, conn, raw *chx.Conn, letters Letters, log *slog.Logger, metrics *Metrics, now func() time.Time, stored func(partition int, next int64)) *Sink {
+	return &Sink{cfg: cfg, conn: conn, raw: raw, letters: letters, log: log, metrics: metrics, now: now, stored: stored,
 		in: make(chan *Chunk), done: make(chan struct{}), columns: newColumns()}
 }
 
