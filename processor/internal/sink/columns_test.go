@@ -1,6 +1,7 @@
 package sink
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -154,5 +155,48 @@ func TestWordsAreBoundedAndTheirOwn(t *testing.T) {
 	}
 	if n := len(c.interned[0]); n > maxInterned {
 		t.Errorf("%d words are kept", n)
+	}
+}
+
+// The list of candidates is kept as it came, so one of another encoder must not spoil anybody's query.
+func TestListsOfOtherShapesSpoilNoQuery(t *testing.T) {
+	cfg := chtest.New(t)
+	if _, _, err := migrations.Up(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := chx.Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	lists := []string{``, `[]`, `[1]`, `[null]`, `[[{}]]`, `["a"]`, `[{"provider":1,"price":"x","score":[],"cache_supported":"no","cooldown_ends_ms":1e400}]`,
+		`[{"provider":"\ud800","price":-0,"new":{"in":[1.5e3]}}]`, strings.Repeat("[", 120) + strings.Repeat("]", 120), ` [ {"provider" : "a"} ] `}
+	c := newColumns()
+	for i, list := range append(lists, `[{"provider":"kept","price":1.5}]`) {
+		e := &attempt.Event{SchemaVersion: 1, EventID: fmt.Sprint(i), RequestID: fmt.Sprint(i), StartedAt: time.Now(), Outcome: attempt.Completed}
+		text := `{"considered":` + cmp.Or(list, "null") + `,` + string(attempt.Append(nil, e))[1:]
+		if _, kept, err := attempt.DecodeKeeping(text); err != nil || kept != strings.TrimSpace(list) {
+			t.Errorf("%s is kept as %q, %v", list, kept, err)
+		}
+		c.add(e, list, 0, int64(i))
+	}
+	batch, err := conn.PrepareBatch(chx.SyncInsert(t.Context()), insertAttempts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer batch.Close()
+	if err := c.send(batch); err != nil {
+		t.Fatal(err)
+	}
+	if err := batch.Send(); err != nil {
+		t.Fatal(err)
+	}
+	var rows, candidates uint64
+	if err := conn.QueryRow(t.Context(), "SELECT count(), sum(length(considered)) FROM attempts_unique").Scan(&rows, &candidates); err != nil || rows != uint64(len(lists)+1) {
+		t.Errorf("%d rows with %d candidates, %v", rows, candidates, err)
+	}
+	var price float64
+	if err := conn.QueryRow(t.Context(), "SELECT sum(arraySum(c -> c.price, considered)) FROM attempts_unique WHERE considered[1].provider = 'kept'").Scan(&price); err != nil || price != 1.5 {
+		t.Errorf("the price is %v, %v", price, err)
 	}
 }
