@@ -256,12 +256,13 @@ func OrEmpty(raw Raw) Raw {
 
 // Sending is what a request for an upstream is written with besides itself.
 type Sending struct {
-	Model     string // as the upstream calls it
-	MaxTokens int64  // for protocols that demand a limit, where the client gave none
-	AnyTool   bool   // the choice of a tool is sent as auto
-	NoUsage   bool   // the upstream refuses to be asked for usage in streams
-	OpenAI    bool   // it is OpenAI's own: the limit goes as max_completion_tokens, strict schemas are closed
-	NoCallIDs bool   // tool calls and results are sent without their ids, where the protocol can do without
+	Model     string   // as the upstream calls it
+	MaxTokens int64    // for protocols that demand a limit, where the client gave none
+	AnyTool   bool     // the choice of a tool is sent as auto
+	NoUsage   bool     // the upstream refuses to be asked for usage in streams
+	OpenAI    bool     // it is OpenAI's own: the limit goes as max_completion_tokens, strict schemas are closed
+	NoCallIDs bool     // tool calls and results are sent without their ids, where the protocol can do without
+	Betas     []string // what the client's Anthropic-Beta asks for, where the protocol says it in the body
 }
 
 // InvalidRequest is a client_error about a field that could not be translated.

@@ -166,6 +166,7 @@ var (
 		"model identifier is invalid",     // Bedrock
 		"with on-demand throughput isn",   // Bedrock: wants an inference profile
 		"reached the end of its life",     // Bedrock
+		"invalid beta flag",               // Bedrock: another provider of the model may know it
 	}
 	contextPhrases = []string{
 		"context_length_exceeded",                       // OpenAI, Azure, Groq: code

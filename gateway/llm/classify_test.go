@@ -143,6 +143,7 @@ var classified = []struct {
 	{"Bedrock validation", 400, `{"message":"The text field in the ContentBlock object at messages.0.content.0 is blank."}`, attempt.ClientError, "client_error", none},
 	{"Bedrock model id", 400, `{"message":"The provided model identifier is invalid."}`, attempt.GatewayError, "gateway_error", none},
 	{"Bedrock on demand", 400, `{"message":"Invocation of model ID anthropic.claude-sonnet-4-5-20250929-v1:0 with on-demand throughput isn\u2019t supported. Retry your request with the ID or ARN of an inference profile that contains this model."}`, attempt.GatewayError, "gateway_error", none},
+	{"Bedrock beta", 400, `{"message":"The model returned the following errors: invalid beta flag"}`, attempt.GatewayError, "gateway_error", none},
 	{"Bedrock throttling", 429, `{"message":"Too many tokens, please wait before trying again."}`, attempt.UpstreamError, "rate_limited", none},
 	{"Bedrock throttling by type", 400, `{"__type":"ThrottlingException","message":"Too many tokens per day, please wait before trying again."}`, attempt.UpstreamError, "rate_limited", none},
 	{"AWS too many", 400, `{"__type":"TooManyRequestsException","message":"Too Many Requests"}`, attempt.UpstreamError, "rate_limited", none},

@@ -104,6 +104,9 @@ func (r *Route) Post(w *Watch, path string, header http.Header, body []byte, con
 	if r.one != nil {
 		return r.one.Post(w.Context(), at.target, header, body, connected)
 	}
+	if err := h1.Sendable(header); err != nil {
+		return nil, err
+	}
 	trace := &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) { connected(info.Reused) }}
 	// A reader that net/http knows goes out in one write with the header, and no GetBody is made of it.
 	req := (&http.Request{

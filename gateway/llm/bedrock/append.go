@@ -3,6 +3,7 @@
 package bedrock
 
 import (
+	"slices"
 	"strconv"
 
 	"turnout/gateway/llm"
@@ -23,7 +24,7 @@ func Append(dst []byte, r *llm.Request, s llm.Sending) (out []byte, stripped []s
 	b = append(b, ']')
 	b = w.inference(b, r)
 	b = w.tools(b, r, s.AnyTool)
-	b = w.additional(b, r)
+	b = w.additional(b, r, s)
 	b = w.output(b, r)
 	switch r.ServiceTier {
 	case "default", "flex", "priority":
@@ -114,7 +115,7 @@ func (w *writer) drop(raw llm.Raw, name string) {
 }
 
 // additional appends what only the model's own protocol has words for.
-func (w *writer) additional(b []byte, r *llm.Request) []byte {
+func (w *writer) additional(b []byte, r *llm.Request, s llm.Sending) []byte {
 	p := &r.Sampling
 	switch {
 	case p.TopK == nil:
@@ -125,6 +126,7 @@ func (w *writer) additional(b []byte, r *llm.Request) []byte {
 	default:
 		w.strip("top_k")
 	}
+	w.betas(s.Betas)
 	w.drop(p.Seed, "seed")
 	w.drop(p.FrequencyPenalty, "frequency_penalty")
 	w.drop(p.PresencePenalty, "presence_penalty")
@@ -141,6 +143,24 @@ func (w *writer) additional(b []byte, r *llm.Request) []byte {
 		b = append(jsonx.AddKey(b, "additionalModelResponseFieldPaths"), `["/stop_sequence"]`...)
 	}
 	return b
+}
+
+// betas asks for those betas that change what a model does with a request as Converse can say it. One
+// that Amazon does not know is an error there, so that others, which coding agents send with every
+// request, stay behind.
+func (w *writer) betas(asked []string) {
+	if w.family != claude {
+		return
+	}
+	list := []byte{'['}
+	for _, beta := range [...]string{"interleaved-thinking-2025-05-14", "context-1m-2025-08-07"} {
+		if slices.Contains(asked, beta) {
+			list = jsonx.AppendString(jsonx.Comma(list), beta)
+		}
+	}
+	if len(list) > 1 {
+		w.extra = jsonx.Add(w.extra, "anthropic_beta", append(list, ']'))
+	}
 }
 
 // output appends the form of the answer: its schema, as a text that holds it.

@@ -213,3 +213,16 @@ func TestFormats(t *testing.T) {
 		t.Errorf("a name of %d bytes", len(long))
 	}
 }
+
+// A client's Anthropic-Beta was lost; all of it would be refused.
+func TestBetasThatAmazonKnowsReachClaude(t *testing.T) {
+	asked := []string{"claude-code-20250219", "context-1m-2025-08-07", "interleaved-thinking-2025-05-14"}
+	for model, want := range map[string]string{sonnet45: `{"anthropic_beta":["interleaved-thinking-2025-05-14","context-1m-2025-08-07"]}`, nova1: "", llama: ""} {
+		if got, _ := written(t, fromChat(t, `"messages":[{"role":"user","content":"x"}]`), llm.Sending{Model: model, Betas: asked}, "additionalModelRequestFields"); got != want {
+			t.Errorf("%s: %s, want %s", model, got, want)
+		}
+	}
+	if got, _ := written(t, fromChat(t, `"messages":[{"role":"user","content":"x"}]`), llm.Sending{Model: sonnet45, Betas: asked[:1]}, "additionalModelRequestFields"); got != "" {
+		t.Errorf("%s for %s", got, asked[0])
+	}
+}

@@ -178,12 +178,14 @@ func TestCredentialWithALineBreak(t *testing.T) {
 	defer transports.CloseIdle()
 	body := []byte(`{"model":"m","messages":[{"role":"user","content":"x"}]}`)
 	facts, _ := llm.ParseChat(body)
-	_, failure := newAdapter(transports).Complete(context.Background(), &provider.Call{
-		Endpoint: attempt.EndpointChat, Facts: facts, Body: body, Model: "m", UpstreamModel: "m", Secret: "azure-01234\n56789",
-		Target: &provider.Target{Provider: "p", BaseURL: up.URL, AllowPrivate: true},
-	})
-	if failure == nil || failure.Class != attempt.GatewayError || !failure.InvalidKey || !failure.Unsent || strings.Contains(failure.Error(), "01234") || len(up.Calls()) != 0 {
-		t.Errorf("%+v", failure)
+	for _, second := range []bool{false, true} {
+		_, failure := newAdapter(transports).Complete(context.Background(), &provider.Call{
+			Endpoint: attempt.EndpointChat, Facts: facts, Body: body, Model: "m", UpstreamModel: "m", Secret: "azure-01234\n56789",
+			Target: &provider.Target{Provider: "p", BaseURL: up.URL, AllowPrivate: true, HTTP2: second},
+		})
+		if failure == nil || failure.Class != attempt.GatewayError || !failure.InvalidKey || !failure.Unsent || strings.Contains(failure.Error(), "01234") || len(up.Calls()) != 0 {
+			t.Errorf("http: 2 %t: %+v", second, failure)
+		}
 	}
 }
 

@@ -62,6 +62,11 @@ func sending(call *provider.Call, s *llm.Sending) {
 	if strings.HasPrefix(s.Model, "arn:") {
 		s.Model = call.Model
 	}
+	for _, line := range call.Header["Anthropic-Beta"] {
+		for beta := range strings.SplitSeq(line, ",") {
+			s.Betas = append(s.Betas, strings.TrimSpace(beta))
+		}
+	}
 }
 
 // Offer implements provider.Adapter.

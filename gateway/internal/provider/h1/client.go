@@ -132,8 +132,23 @@ func (x *exchange) write(head, body []byte) func() error {
 // ErrHeader is returned for a header that cannot be sent. Nothing was sent then, nor connected.
 var ErrHeader = errors.New("a header value with control characters")
 
+// Sendable returns ErrHeader for a header that Post would not send.
+func Sendable(header http.Header) error {
+	for name, values := range header {
+		for _, value := range values {
+			if !printable(name) || !printable(value) {
+				return ErrHeader
+			}
+		}
+	}
+	return nil
+}
+
 // head makes the request's head.
 func (c *Client) head(target string, header http.Header, length int) ([]byte, error) {
+	if err := Sendable(header); err != nil {
+		return nil, err
+	}
 	b := make([]byte, 0, 512+min(length, oneWrite))
 	b = append(b, "POST "...)
 	b = append(b, target...)
@@ -143,9 +158,6 @@ func (c *Client) head(target string, header http.Header, length int) ([]byte, er
 	b = strconv.AppendInt(b, int64(length), 10)
 	for name, values := range header {
 		for _, value := range values {
-			if !printable(name) || !printable(value) {
-				return nil, ErrHeader
-			}
 			b = append(b, "\r\n"...)
 			b = append(b, name...)
 			b = append(b, ": "...)
