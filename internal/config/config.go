@@ -22,6 +22,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"turnout/internal/lifecycle"
+	"turnout/schemas/resource"
 )
 
 // ErrHelp says that help was asked for and has been printed.
@@ -82,17 +83,23 @@ func Load(command string, cfg any, env lifecycle.Env, known []string) (Result, e
 	check := flags.Bool("check_config", false, "check the settings and exit")
 	for _, leaf := range own {
 		if leaf.Kind == reflect.Bool {
-			flags.Bool(leaf.Key, false, leaf.Help)
+			// A text, so that a value that is neither true nor false ends no parsing; decode names it.
+			flags.String(leaf.Key, "", leaf.Help)
+			flags.Lookup(leaf.Key).NoOptDefVal = "true"
 			continue
 		}
 		flags.String(leaf.Key, "", leaf.Help)
 	}
-	if err := flags.Parse(env.Args); err != nil {
+	args, unknown := splitUnknown(flags, env.Args)
+	for _, name := range unknown {
+		mistakes = append(mistakes, fmt.Errorf("unknown flag: --%s%s", name, closestFlag(command, name, flags)))
+	}
+	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, pflag.ErrHelp) {
 			fmt.Fprint(env.Stdout, usage(command, words, own))
 			return Result{}, err
 		}
-		return Result{}, lifecycle.Usage(fmt.Errorf("%w (turnout %s --help lists the flags)", err, command))
+		mistakes = append(mistakes, fmt.Errorf("%w (turnout %s --help lists the flags)", err, command))
 	}
 	if words == "" {
 		for _, word := range flags.Args() {
@@ -117,7 +124,8 @@ func Load(command string, cfg any, env lifecycle.Env, known []string) (Result, e
 	if *file != "" {
 		values, err := readFile(*file)
 		if err != nil {
-			return Result{}, lifecycle.Usage(err)
+			// Without the file, what it says would be named as missing.
+			return Result{}, lifecycle.Usage(errors.Join(append(mistakes, err)...))
 		}
 		keys := make([]string, 0, len(values))
 		for key := range values {
@@ -145,7 +153,7 @@ func Load(command string, cfg any, env lifecycle.Env, known []string) (Result, e
 			continue
 		}
 		if !slices.ContainsFunc(known, func(key string) bool { return Variable(key) == name }) {
-			mistakes = append(mistakes, fmt.Errorf("environment: unknown setting %s (%s)", name, whereListed(command)))
+			mistakes = append(mistakes, fmt.Errorf("environment: unknown setting %s%s", name, closestVariable(command, name, own, known)))
 		}
 	}
 	load(values, Variable)
@@ -376,20 +384,81 @@ func keepOwn(values map[string]any, own []Leaf) map[string]any {
 // whereListed says where the names of settings stand.
 func whereListed(command string) string { return "turnout " + command + " --help lists them" }
 
-// closest suggests the setting whose last part is the same or whose name begins alike.
+// splitUnknown takes the flags that are not known, with their values, out of args, so that one of them
+// does not end the parsing of the others.
+func splitUnknown(flags *pflag.FlagSet, args []string) (rest, unknown []string) {
+	for i := 0; i < len(args); i++ {
+		arg := args[i]
+		if arg == "--" {
+			return append(rest, args[i:]...), unknown
+		}
+		name, isFlag := strings.CutPrefix(arg, "--")
+		name, _, hasValue := strings.Cut(name, "=")
+		if !isFlag || name == "" || name == "help" {
+			rest = append(rest, arg)
+			continue
+		}
+		more := !hasValue && i+1 < len(args)
+		flag := flags.Lookup(name)
+		if flag == nil {
+			unknown = append(unknown, name)
+			if more && !strings.HasPrefix(args[i+1], "-") {
+				i++
+			}
+			continue
+		}
+		rest = append(rest, arg)
+		if more && flag.NoOptDefVal == "" {
+			i++
+			rest = append(rest, args[i])
+		}
+	}
+	return rest, unknown
+}
+
+// closest suggests the setting that is written most alike, or one whose last part is the same.
 func closest(command, key string, own []Leaf, known []string) string {
+	all := allKeys(own, known)
+	if near := resource.Nearest(key, all, 1); len(near) > 0 {
+		return fmt.Sprintf(" (did you mean %q?)", near[0])
+	}
 	last := key[strings.LastIndexByte(key, '.')+1:]
+	for _, candidate := range all {
+		if strings.HasSuffix(candidate, "."+last) {
+			return fmt.Sprintf(" (did you mean %q?)", candidate)
+		}
+	}
+	return " (" + whereListed(command) + ")"
+}
+
+func closestVariable(command, name string, own []Leaf, known []string) string {
+	all := allKeys(own, known)
+	for i, key := range all {
+		all[i] = strings.TrimPrefix(Variable(key), Prefix)
+	}
+	// All begin alike, which would make short names close to each other.
+	if near := resource.Nearest(strings.TrimPrefix(name, Prefix), all, 1); len(near) > 0 {
+		return fmt.Sprintf(" (did you mean %s?)", Prefix+near[0])
+	}
+	return " (" + whereListed(command) + ")"
+}
+
+func closestFlag(command, name string, flags *pflag.FlagSet) string {
+	var all []string
+	flags.VisitAll(func(f *pflag.Flag) { all = append(all, f.Name) })
+	if near := resource.Nearest(strings.ReplaceAll(name, "-", "_"), all, 1); len(near) > 0 {
+		return fmt.Sprintf(" (did you mean --%s?)", near[0])
+	}
+	return fmt.Sprintf(" (turnout %s --help lists the flags)", command)
+}
+
+func allKeys(own []Leaf, known []string) []string {
 	all := slices.Clone(known)
 	for _, leaf := range own {
 		all = append(all, leaf.Key)
 	}
 	slices.Sort(all)
-	for _, candidate := range all {
-		if strings.HasSuffix(candidate, last) || strings.HasPrefix(candidate, key) || strings.HasPrefix(key, candidate) {
-			return fmt.Sprintf(" (did you mean %q?)", candidate)
-		}
-	}
-	return " (" + whereListed(command) + ")"
+	return slices.Compact(all)
 }
 
 func usage(command, words string, own []Leaf) string {

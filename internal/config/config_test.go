@@ -69,7 +69,7 @@ func TestEveryMistakeIsReportedAtOnce(t *testing.T) {
 	if lifecycle.Code(err) != 2 {
 		t.Fatalf("code of %v", err)
 	}
-	for _, want := range []string{`unknown setting "lisen"`, `unknown setting "kafka.broker" (did you mean "kafka.brokers"?)`, "TURNOUT_KAFKA_BROKER (turnout gateway --help lists them)", `unknown setting "lisen" (turnout gateway --help lists them)`, `poll_interval: "soon" is not a duration`, `on: "maybe" is not true or false (from TURNOUT_ON)`, `max_body_bytes: "many" is not a whole number (from --max_body_bytes)`} {
+	for _, want := range []string{`unknown setting "lisen"`, `unknown setting "kafka.broker" (did you mean "kafka.brokers"?)`, "TURNOUT_KAFKA_BROKER (did you mean TURNOUT_KAFKA_BROKERS?)", `unknown setting "lisen" (did you mean "listen"?)`, `poll_interval: "soon" is not a duration`, `on: "maybe" is not true or false (from TURNOUT_ON)`, `max_body_bytes: "many" is not a whole number (from --max_body_bytes)`} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("missing %q in:\n%v", want, err)
 		}
@@ -144,5 +144,30 @@ func TestSecretsAreNeverPrinted(t *testing.T) {
 	}
 	if text := fmt.Sprintf("%v %+v %#v %s", s, s, s, s.Kafka.Password); strings.Contains(text, "hunter2") {
 		t.Error(text)
+	}
+}
+
+// An unknown flag used to end the parsing, so that other mistakes showed on the next run only.
+func TestAnUnknownFlagDoesNotHideOtherMistakes(t *testing.T) {
+	_, _, err := load(t, "lisen: x\n", []string{"TURNOUT_POLL_INTERVAL=soon"}, "--lisen", "x", "--on=maybe", "--zzzzzzzz=1", "--max-body-bytes", "many")
+	if lifecycle.Code(err) != 2 {
+		t.Fatalf("code of %v", err)
+	}
+	for _, want := range []string{
+		"unknown flag: --lisen (did you mean --listen?)", "unknown flag: --zzzzzzzz (turnout gateway --help lists the flags)",
+		`unknown setting "lisen"`, `poll_interval: "soon" is not a duration`, `on: "maybe" is not true or false (from --on)`,
+		`max_body_bytes: "many" is not a whole number (from --max_body_bytes)`,
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("missing %q in:\n%v", want, err)
+		}
+	}
+}
+
+// `kafka.brokrs` neither begins nor ends like a setting.
+func TestAMisspeltSettingIsSuggestedByEditDistance(t *testing.T) {
+	_, _, err := load(t, "kafka: {brokrs: a}\n", nil)
+	if err == nil || !strings.Contains(err.Error(), `unknown setting "kafka.brokrs" (did you mean "kafka.brokers"?)`) {
+		t.Errorf("got %v", err)
 	}
 }
