@@ -65,7 +65,7 @@ func Main(ctx context.Context, env lifecycle.Env, known []string) error {
 		return err
 	}
 	defer db.Close()
-	return ask(ctx, db, q, time.Now(), env.Stdout)
+	return q.ClickHouse.Hint(ask(ctx, db, q, time.Now(), env.Stdout))
 }
 
 // Run serves the HTTP API until ctx ends. It starts without ClickHouse: a question then says that it

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"turnout/internal/config"
@@ -57,7 +58,7 @@ func (c *Config) options() Options {
 }
 
 // Main is `turnout load`. A run in which requests fail is a run: exit code 0, and the summary says
-// what failed.
+// what failed; one in which none succeeded is an error.
 func Main(ctx context.Context, env lifecycle.Env, known []string) error {
 	cfg := DefaultConfig()
 	parsed, err := config.Load("load", &cfg, env, known)
@@ -84,10 +85,20 @@ func Main(ctx context.Context, env lifecycle.Env, known []string) error {
 	if err != nil && !errors.Is(err, context.Canceled) {
 		return err
 	}
-	if cfg.JSON {
-		encoder := json.NewEncoder(env.Stdout)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(summary)
+	if err := cfg.print(summary, env.Stdout); err != nil {
+		return fmt.Errorf("printing the summary: %w", err)
 	}
-	return summary.Print(env.Stdout)
+	if summary.OK == 0 && summary.Requests > summary.Errors[CodeCanceled] {
+		return errors.New("not one request succeeded")
+	}
+	return nil
+}
+
+func (c *Config) print(summary Summary, out io.Writer) error {
+	if !c.JSON {
+		return summary.Print(out)
+	}
+	encoder := json.NewEncoder(out)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(summary)
 }

@@ -35,6 +35,7 @@ type Result struct {
 	Session   string
 	Status    int    // 0: no answer
 	Code      string // empty: it was answered; else the error's code, or one of the Code constants
+	Reason    string // what went wrong, in words
 	Provider  string // that served, or failed last
 	Model     string
 	RequestID string
@@ -68,7 +69,7 @@ func (w *worker) send(ctx context.Context, j job) Result {
 	err := w.exchange(ctx, &r)
 	r.Latency = time.Since(j.due)
 	if err != nil && r.Code == "" {
-		r.Code = codeOf(ctx, err, stream && r.Status == 200)
+		r.Code, r.Reason = codeOf(ctx, err, stream && r.Status == 200), err.Error()
 	}
 	return r
 }
@@ -227,10 +228,12 @@ func (r *Result) take(a *answer) {
 		return
 	}
 	var e struct {
-		Code any    `json:"code"`
-		Type string `json:"type"`
+		Code    any    `json:"code"`
+		Type    string `json:"type"`
+		Message string `json:"message"`
 	}
 	_ = json.Unmarshal(a.Error, &e) // an error of another shape is an error all the same
+	r.Reason = e.Message
 	switch code, _ := e.Code.(string); {
 	case code != "":
 		r.Code = code

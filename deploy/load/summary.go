@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -14,7 +15,8 @@ type Summary struct {
 	Requests  int                 `json:"requests"`
 	OK        int                 `json:"ok"`
 	Streams   int                 `json:"streams"`
-	Errors    map[string]int      `json:"errors"` // by code
+	Errors    map[string]int      `json:"errors"`  // by code
+	Reasons   map[string]string   `json:"reasons"` // by code, that of its first error in words
 	Providers map[string]Provider `json:"providers"`
 	Retried   int                 `json:"retried"` // requests with more than one attempt
 	LatencyMS Quantiles           `json:"latency_ms"`
@@ -53,7 +55,7 @@ type tally struct {
 }
 
 func newTally() *tally {
-	return &tally{sum: Summary{Errors: map[string]int{}, Providers: map[string]Provider{}}}
+	return &tally{sum: Summary{Errors: map[string]int{}, Reasons: map[string]string{}, Providers: map[string]Provider{}}}
 }
 
 func (t *tally) add(r *Result) {
@@ -73,6 +75,9 @@ func (t *tally) add(r *Result) {
 		t.latency.add(r.Latency)
 	} else {
 		s.Errors[r.Code]++
+		if s.Reasons[r.Code] == "" && r.Reason != "" {
+			s.Reasons[r.Code] = r.Reason
+		}
 	}
 	if r.TTFT > 0 {
 		t.ttft.add(r.TTFT)
@@ -112,6 +117,9 @@ func (s Summary) Print(w io.Writer) error {
 	line("ok         %d (%.2f %%)", s.OK, percent(int64(s.OK), int64(s.Requests)))
 	for _, code := range slices.Sorted(maps.Keys(s.Errors)) {
 		line("  %-24s %d", code, s.Errors[code])
+		if reason := s.Reasons[code]; reason != "" {
+			line("    first: %s", strings.Join(strings.Fields(reason), " "))
+		}
 	}
 	line("latency    p50 %.1f ms, p99 %.1f ms", s.LatencyMS.P50, s.LatencyMS.P99)
 	if s.TTFTMS.P50 > 0 {

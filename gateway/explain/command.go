@@ -58,7 +58,7 @@ func Main(ctx context.Context, env lifecycle.Env, known []string) error {
 		return fmt.Errorf("nothing is stored of request %q: rows arrive within some seconds of the answer and are kept as long as the retention of attempts and refusals says; is it the id from x-request-id?", id)
 	}
 	if err != nil {
-		return err
+		return cfg.ClickHouse.Hint(err)
 	}
 	if !cfg.JSON {
 		return report.Write(env.Stdout)

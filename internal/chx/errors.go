@@ -2,8 +2,11 @@ package chx
 
 import (
 	"errors"
+	"fmt"
+	"os"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/ClickHouse/clickhouse-go/v2/lib/proto"
@@ -63,4 +66,19 @@ func IsRefused(err error) bool {
 	}
 	var value *proto.BlockError
 	return errors.As(err, &value) && value.Op == "AppendRow"
+}
+
+// devSettings is what `turnout dev` writes into its working directory.
+const devSettings = ".turnout/turnout.yaml"
+
+// Hint adds to a refused connection what most likely mends it: where nobody said an address and a
+// `turnout dev` left its settings in the working directory, those.
+func (c Config) Hint(err error) error {
+	if !errors.Is(err, syscall.ECONNREFUSED) || !slices.Equal(c.Addr, Default().Addr) {
+		return err
+	}
+	if _, missing := os.Stat(devSettings); missing != nil {
+		return err
+	}
+	return fmt.Errorf("%w: nothing said where ClickHouse is; for that of turnout dev here add --config %s", err, devSettings)
 }
