@@ -54,14 +54,15 @@ func (s *Store) announce(ctx context.Context) {
 func (s *Store) follow(ctx context.Context, client *kafkax.Client) {
 	wait := retryFirst
 	next := int64(-1)
+	trouble := outage{what: "following the state topic", log: s.cfg.Log}
 	for ctx.Err() == nil {
-		err := s.tail(ctx, client, &next)
+		err := s.tail(ctx, client, &next, &trouble)
 		if ctx.Err() != nil {
 			return
 		}
 		why := fmt.Sprintf("reading the state topic: %v", err)
 		s.reading.Store(&why)
-		s.cfg.Log.Warn("following the state topic failed, trying again", "error", err, "in", wait.String())
+		trouble.failed(s.cfg.Now(), err)
 		pause(ctx, wait)
 		wait = min(2*wait, retryMost)
 	}
@@ -69,7 +70,7 @@ func (s *Store) follow(ctx context.Context, client *kafkax.Client) {
 
 // tail reads from *next on, or from the beginning where the log does not hold that, and keeps it up to
 // date.
-func (s *Store) tail(ctx context.Context, client *kafkax.Client, next *int64) error {
+func (s *Store) tail(ctx context.Context, client *kafkax.Client, next *int64, trouble *outage) error {
 	first, end, err := client.Bounds(ctx, topic.State, 0)
 	if err != nil {
 		return fmt.Errorf("finding its ends: %w", err)
@@ -89,6 +90,7 @@ func (s *Store) tail(ctx context.Context, client *kafkax.Client, next *int64) er
 			return err
 		}
 		s.reading.Store(nil)
+		trouble.over(s.cfg.Now())
 		if len(records) == 0 && !s.read.Load() {
 			s.read.Store(true)
 		}
@@ -113,6 +115,7 @@ func (s *Store) tail(ctx context.Context, client *kafkax.Client, next *int64) er
 func (s *Store) write(ctx context.Context, client *kafkax.Client) {
 	w := client.NewWriter(topic.State)
 	wait := retryFirst
+	trouble := outage{what: "writing the state topic", log: s.cfg.Log}
 	for {
 		select {
 		case <-ctx.Done():
@@ -126,10 +129,13 @@ func (s *Store) write(ctx context.Context, client *kafkax.Client) {
 		for ctx.Err() == nil {
 			err := s.flush(ctx, w)
 			if err == nil {
+				trouble.over(s.cfg.Now())
 				wait = retryFirst
 				break
 			}
-			s.cfg.Log.Warn("writing the state topic failed, trying again", "error", err, "in", wait.String())
+			if ctx.Err() == nil {
+				trouble.failed(s.cfg.Now(), err)
+			}
 			pause(ctx, wait)
 			wait = min(2*wait, retryMost)
 		}
