@@ -15,6 +15,7 @@ import (
 	"turnout/analytics"
 	"turnout/deploy/sim"
 	"turnout/gateway"
+	"turnout/migrations"
 	"turnout/processor"
 )
 
@@ -22,6 +23,8 @@ import (
 // their data. Addresses of engines say where they are to listen; empty: on a free port.
 type Config struct {
 	gateway.Config `koanf:""`
+
+	Retention migrations.Retention `koanf:"retention"`
 
 	Data      string   `koanf:"data" help:"folder of everything that survives a restart"`
 	Engines   []string `koanf:"engines" help:"which engines to run here: kafka, clickhouse; one left out is used where kafka.brokers or clickhouse.addr says"`
@@ -53,6 +56,7 @@ func Default() Config {
 	c.Processor.Listen = processor.DefaultConfig().Processor.Listen
 	c.Sim.Listen = sim.DefaultConfig().Sim.Listen
 	c.Sim.Seed = 1
+	c.Retention = migrations.DefaultRetention()
 	c.ShutdownTimeout = 3 * time.Second
 	c.Kafka.Brokers, c.ClickHouse.Addr, c.ClickHouse.HTTP = nil, nil, ""
 	c.Spool.Dir = "" // under Data
@@ -111,7 +115,7 @@ func (c *Config) Validate() error {
 	if len(own.ClickHouse.Addr) == 0 || c.runs(engineClickHouse) {
 		own.ClickHouse.Addr, own.ClickHouse.HTTP = gateway.DefaultConfig().ClickHouse.Addr, ""
 	}
-	return errors.Join(append(mistakes, own.Validate())...)
+	return errors.Join(append(mistakes, c.Retention.Validate(), own.Validate())...)
 }
 
 func (c *Config) runs(engine string) bool { return slices.Contains(c.Engines, engine) }

@@ -181,7 +181,7 @@ func stopEngine(stop func(context.Context) error) {
 	_ = stop(ctx) // it is killed when the time is over
 }
 
-// schema creates topics and migrates, side by side.
+// schema creates topics and migrates, with the retention that was asked for, side by side.
 func (s *Stack) schema(ctx context.Context) error {
 	var wg sync.WaitGroup
 	var topicsErr, migrateErr error
@@ -194,7 +194,13 @@ func (s *Stack) schema(ctx context.Context) error {
 		defer client.Close()
 		_, topicsErr = client.EnsureTopics(ctx, topic.Specs(partitions))
 	})
-	wg.Go(func() { _, _, migrateErr = migrations.Up(ctx, s.cfg.ClickHouse) })
+	wg.Go(func() {
+		_, _, migrateErr = migrations.Up(ctx, s.cfg.ClickHouse)
+		// Elsewhere rows may be somebody's who keeps them for longer: `turnout migrate` is asked for that.
+		if migrateErr == nil && s.cfg.runs(engineClickHouse) {
+			_, migrateErr = s.cfg.Retention.Apply(ctx, s.cfg.ClickHouse)
+		}
+	})
 	wg.Wait()
 	return errors.Join(topicsErr, migrateErr)
 }
@@ -248,6 +254,7 @@ func (s *Stack) gateway(ctx context.Context) error {
 
 func (s *Stack) processor(ctx context.Context) error {
 	cfg := processor.DefaultConfig()
+	cfg.Retention = s.cfg.Retention
 	cfg.Processor.Listen, cfg.Kafka, cfg.ClickHouse, cfg.ShutdownTimeout = s.cfg.Processor.Listen, s.cfg.Kafka, s.cfg.ClickHouse, s.cfg.ShutdownTimeout
 	p, err := processor.New(cfg, s.log.With("component", "processor"), telemetry.NewMetrics())
 	if err != nil {
