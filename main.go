@@ -92,7 +92,7 @@ func commands() []command {
 		{"decide", "one routing decision, on paper: a scenario on stdin", decide.Main},
 		{"explain", "why a request went where it went, and whether it would again", with(explain.Main)},
 		{"migrate", "bring the ClickHouse schema up to date, once", with(migrations.Main)},
-		{"topics", "create the Kafka topics, once; or list them", with(topics.Main)},
+		{"topics", "create the Kafka topics, once; or list them beside what is there", with(topics.Main)},
 		{"catalog", "import, check or list models and providers", func(ctx context.Context, env lifecycle.Env) error { return catalogcmd.Main(ctx, env, catalog.Files()) }},
 		{"key", "new: make an API key", catalogcmd.KeyMain},
 		{"spool", "ship: send to Kafka what gateways that are gone left behind", with(spoolcmd.Main)},

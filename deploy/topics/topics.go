@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"turnout/internal/config"
@@ -76,7 +75,7 @@ func (c Config) Specs() []topic.Spec {
 }
 
 const usage = `turnout topics [create]: create those topics that are missing; those that are there must have as many partitions
-turnout topics list: print what create would make, without asking Kafka
+turnout topics list: print what create would make beside what is there
 
 `
 
@@ -101,26 +100,14 @@ func Main(ctx context.Context, env lifecycle.Env, known []string) error {
 		fmt.Fprintln(env.Stdout, "settings are fine")
 		return nil
 	}
-	if what == "list" {
-		w := tabwriter.NewWriter(env.Stdout, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(w, "topic\tpartitions\tcleanup\tretention")
-		for _, s := range cfg.Specs() {
-			cleanup, retention := "delete", s.Retention.String()
-			switch {
-			case s.Retention < 0:
-				cleanup, retention = "compact", "for ever"
-			case s.Compact:
-				cleanup = "compact,delete"
-			}
-			fmt.Fprintf(w, "%s\t%d\t%s\t%s\n", s.Name, s.Partitions, cleanup, retention)
-		}
-		return w.Flush()
-	}
 	client, err := kafkax.Open(cfg.Kafka, cfg.Log.New(env.Stderr))
 	if err != nil {
 		return err
 	}
 	defer client.Close()
+	if what == "list" {
+		return list(ctx, client, cfg, env.Stdout)
+	}
 	created, err := create(ctx, client, cfg)
 	if err != nil {
 		return err

@@ -2,11 +2,13 @@ package topics
 
 import (
 	"bytes"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
 
 	"turnout/internal/config"
+	"turnout/internal/kafkax"
 	"turnout/internal/lifecycle"
 	"turnout/internal/testkit"
 	"turnout/internal/testkit/kafkatest"
@@ -22,20 +24,47 @@ func run(t *testing.T, args ...string) (stdout string, err error) {
 	return out.String(), err
 }
 
-func TestListSaysWhatTopicsAreCreatedWith(t *testing.T) {
-	got, err := run(t, "list", "--topics.partitions", "3", "--topics.retention_attempts", "48h")
+// `topics list` printed what is wanted and never asked Kafka.
+func TestListSaysWhatIsThereBesideWhatIsWanted(t *testing.T) {
+	brokers := "--kafka.brokers=" + strings.Join(kafkatest.New(t, 3).Brokers, ",")
+	got, err := run(t, "list", brokers, "--topics.partitions", "5", "--topics.retention_attempts", "48h")
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `topic                    partitions  cleanup         retention
-turnout.attempts.v1      3           delete          48h0m0s
-turnout.requests.v1      3           delete          48h0m0s
-turnout.state.v1         1           compact,delete  26h0m0s
-turnout.config.v1        1           compact         for ever
-turnout.attempts.v1.dlq  1           delete          720h0m0s
-`
-	if got != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
+	for _, want := range []string{
+		"turnout.attempts.v1      5           delete          48h0m0s    3 partitions, not 5; retention.ms is 604800000, not 172800000\n",
+		"turnout.state.v1         1           compact,delete  26h0m0s    as wanted\n",
+		"turnout.config.v1        1           compact         for ever   as wanted\n",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("missing %q in\n%s", want, got)
+		}
+	}
+}
+
+func TestListNamesMissingTopics(t *testing.T) {
+	cfg := kafkatest.New(t, 3)
+	client, err := kafkax.Open(cfg, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if err := client.DeleteTopics(t.Context(), []string{topic.DeadLetter}); err != nil {
+		t.Fatal(err)
+	}
+	got, err := run(t, "list", "--kafka.brokers="+strings.Join(cfg.Brokers, ","))
+	if err != nil || !strings.Contains(got, "turnout.attempts.v1.dlq  1           delete          720h0m0s   missing\n") {
+		t.Errorf("%v\n%s", err, got)
+	}
+}
+
+func TestListWithoutKafkaSaysWhatIsWanted(t *testing.T) {
+	got, err := run(t, "list", "--kafka.brokers=127.0.0.1:1", "--topics.partitions", "3")
+	if lifecycle.Code(err) != 1 || !strings.Contains(err.Error(), "could not be asked") {
+		t.Errorf("got %v", err)
+	}
+	if !strings.Contains(got, "turnout.state.v1         1           compact,delete  26h0m0s    unknown\n") {
+		t.Errorf("got\n%s", got)
 	}
 }
 
