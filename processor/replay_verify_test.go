@@ -114,7 +114,7 @@ func TestReplaySaysWhatIsWrongWithFrom(t *testing.T) {
 		{[]string{"--from=9:0"}, 1, []string{"from: there is no partition 9; the topic has 2"}},
 		{[]string{"--from=0:100000"}, 1, []string{"from: partition 0 holds offsets 0 to ", "not 100000"}},
 		{[]string{"--verify", "--from=0:100000"}, 1, []string{"from: partition 0 holds offsets 0 to ", "not 100000"}},
-		{[]string{"--form=earliest"}, 2, []string{"unknown flag: --form", "--help"}},
+		{[]string{"--form=earliest"}, 2, []string{"unknown flag: --form", "did you mean --from?"}},
 		{[]string{"earliest"}, 2, []string{`"earliest"`, "flags only"}},
 	} {
 		out, err := w.replay(c.args...)
