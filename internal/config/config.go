@@ -4,6 +4,7 @@
 package config
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -20,6 +21,7 @@ import (
 	"github.com/knadh/koanf/providers/rawbytes"
 	"github.com/knadh/koanf/v2"
 	"github.com/spf13/pflag"
+	yamlv3 "go.yaml.in/yaml/v3"
 
 	"turnout/internal/lifecycle"
 	"turnout/schemas/resource"
@@ -277,7 +279,29 @@ func readFile(path string) (map[string]any, error) {
 	if err := k.Load(rawbytes.Provider(data), yaml.Parser()); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
+	if err := oneDocument(data); err != nil {
+		return nil, fmt.Errorf("%s:%w", path, err)
+	}
 	return k.All(), nil
+}
+
+// oneDocument refuses a second document, which koanf's parser drops without a word. The error begins
+// with the line.
+func oneDocument(data []byte) error {
+	documents := yamlv3.NewDecoder(bytes.NewReader(data))
+	for first := true; ; first = false {
+		var doc yamlv3.Node
+		err := documents.Decode(&doc)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf(" %w", err)
+		}
+		if body := doc.Content[0]; !first && body.Tag != "!!null" {
+			return fmt.Errorf("%d: a second YAML document: settings are one, put these lines into the first and leave --- out", body.Line)
+		}
+	}
 }
 
 // Leaf is one setting of a struct.

@@ -131,6 +131,19 @@ func TestWordsBesideTheFlagsAreRefusedWhereNoneBelong(t *testing.T) {
 	}
 }
 
+// What stood behind a second --- used to be ignored without a word.
+func TestASecondDocumentIsRefused(t *testing.T) {
+	_, _, err := load(t, "listen: a:1\n---\npoll_interval: 9s\n", nil)
+	if lifecycle.Code(err) != 2 || !strings.Contains(err.Error(), ".yaml:3: a second YAML document") {
+		t.Errorf("got %v", err)
+	}
+	for _, one := range []string{"---\nlisten: a:1\n", "# settings\n---\nlisten: a:1\n", "listen: a:1\n---\n", "listen: a:1\n...\n"} {
+		if s, _, err := load(t, one, nil); err != nil || s.Listen != "a:1" {
+			t.Errorf("%q: got %q, %v", one, s.Listen, err)
+		}
+	}
+}
+
 func TestHelp(t *testing.T) {
 	if _, _, err := load(t, "", nil, "--help"); !errors.Is(err, pflag.ErrHelp) {
 		t.Errorf("got %v", err)
