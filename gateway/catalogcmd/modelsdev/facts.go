@@ -107,9 +107,32 @@ func (c *cost) rates() (resource.Price, error) {
 
 var embeds = regexp.MustCompile(`(embed|bge-|nv-embed|gemma2$)`)
 
+// textAlone are models that models.dev says draw and speak, and that answer in text alone.
+var textAlone = regexp.MustCompile(`^gpt-5\.1(-|$)`)
+
+// textOutput is what text costs of models that write and draw: models.dev has the price of drawing alone.
+var textOutput = map[string]resource.Rate{
+	"gemini-2.5-flash-image":         2_500_000_000,
+	"gemini-3-pro-image-preview":     12_000_000_000,
+	"gemini-3.1-flash-image-preview": 3_000_000_000,
+}
+
+// splitImages makes the price of drawing one of its own where text is known to cost less.
+func splitImages(id string, p *resource.Price) {
+	text, ok := textOutput[id]
+	if !ok || p.Output <= text {
+		return
+	}
+	images := p.Output
+	p.ImageOutput, p.Output = &images, text
+}
+
 func outputs(m model) []string {
 	if embeds.MatchString(strings.ToLower(m.ID)) {
 		return []string{"embedding"}
+	}
+	if textAlone.MatchString(strings.ToLower(m.ID)) {
+		return []string{"text"}
 	}
 	var out []string
 	for _, o := range m.Modalities.Output {

@@ -65,7 +65,7 @@ func describe(id string, p provider) resource.Provider {
 	if !ok {
 		s = service{protocol: resource.ProtocolOpenAI, baseURL: strings.TrimRight(p.API, "/")}
 	}
-	out := resource.Provider{ID: id, Name: p.Name, Protocol: s.protocol, BaseURL: s.baseURL, HTTP: 1}
+	out := resource.Provider{ID: id, Name: p.Name, Protocol: s.protocol, BaseURL: s.baseURL, Endpoints: s.endpoints, HTTP: 1}
 	if s.name != "" {
 		out.Name = s.name
 	}

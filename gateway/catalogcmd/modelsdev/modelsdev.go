@@ -173,6 +173,7 @@ func (im *importer) row(providerID string, s service, m model) {
 		im.leaveOut("no price for output", providerID, m.ID)
 		return
 	}
+	splitImages(name, &price)
 	for _, n := range notes {
 		im.note(n, providerID, m.ID)
 	}

@@ -2,6 +2,7 @@ package modelsdev
 
 import (
 	"os"
+	"slices"
 	"testing"
 
 	"turnout/schemas/resource"
@@ -79,4 +80,29 @@ func FuzzImport(f *testing.F) {
 			t.Fatalf("%v\n%s", err, resource.Encode(set))
 		}
 	})
+}
+
+// An import undid what was mended by hand: text of models that draw had the price of drawing, GPT-5.1 drew
+// and spoke, and OpenAI no longer spoke Responses.
+func TestImportKeepsWhatWasMended(t *testing.T) {
+	set, _, err := Import([]byte(`{
+		"google": {"name": "Google", "models": {"gemini-2.5-flash-image": {"id": "gemini-2.5-flash-image", "cost": {"input": 0.3, "output": 30},
+			"limit": {"context": 32768, "output": 32768}, "modalities": {"input": ["text"], "output": ["text", "image"]}}}},
+		"openai": {"name": "OpenAI", "models": {"gpt-5.1": {"id": "gpt-5.1", "cost": {"input": 1.25, "output": 10},
+			"limit": {"context": 400000, "output": 128000}, "modalities": {"input": ["text"], "output": ["text", "image", "audio"]}}}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(set.Models) != 2 || len(set.Providers) != 2 {
+		t.Fatalf("%d models of %d providers", len(set.Models), len(set.Providers))
+	}
+	if p := set.Models[0].Mappings[0].Price; p.Output != 2.5e9 || p.ImageOutput == nil || *p.ImageOutput != 30e9 {
+		t.Errorf("text costs %s, images %v", p.Output, p.ImageOutput)
+	}
+	if got := set.Models[1].Output; !slices.Equal(got, []string{"text"}) {
+		t.Errorf("gpt-5.1 gives %v", got)
+	}
+	if got := set.Providers[1].Endpoints; !slices.Equal(got, []string{"chat", "responses", "embeddings"}) {
+		t.Errorf("OpenAI speaks %v", got)
+	}
 }

@@ -12,6 +12,8 @@ type service struct {
 	baseURL  string
 	secret   string // environment variable of the credential; "": the first of models.dev's that names a key or token
 	priority float64
+	// endpoints it speaks itself, where they are more than its protocol says.
+	endpoints []string
 	// n says that the provider returns several choices for one request.
 	n bool
 	// trial marks prices of 0 that hold for trying out, not for traffic.
@@ -25,7 +27,7 @@ type service struct {
 // services are the providers whose base URL or protocol is curated. Others are taken over where
 // models.dev gives an OpenAI-compatible base URL.
 var services = map[string]service{
-	"openai":         {protocol: resource.ProtocolOpenAI, baseURL: "https://api.openai.com/v1", n: true},
+	"openai":         {protocol: resource.ProtocolOpenAI, baseURL: "https://api.openai.com/v1", endpoints: []string{"chat", "responses", "embeddings"}, n: true},
 	"anthropic":      {protocol: resource.ProtocolAnthropic, baseURL: "https://api.anthropic.com/v1"},
 	"google":         {protocol: resource.ProtocolGemini, baseURL: "https://generativelanguage.googleapis.com/v1beta", secret: "GEMINI_API_KEY", priority: 0.8, name: "Google AI Studio"},
 	"google-vertex":  {protocol: resource.ProtocolVertex, baseURL: "https://aiplatform.googleapis.com/v1/projects/${GOOGLE_VERTEX_PROJECT}/locations/{region}", secret: "GOOGLE_VERTEX_SERVICE_ACCOUNT", name: "Google Vertex AI"},
