@@ -14,7 +14,7 @@ import (
 type Candidate struct {
 	Provider     *resource.Provider
 	Model        *resource.Model
-	Mapping      *resource.Mapping // what regions do not override stands here
+	Mapping      *resource.Mapping // as it is in the region
 	Region       string            // "" where the provider has none
 	Expires      time.Time         // zero: never
 	Upstream     string
@@ -127,8 +127,10 @@ func (c *Catalog) flatten(m *resource.Model) *Model {
 		if len(mapping.Regions) == 0 {
 			out.add(base)
 		}
-		for _, region := range mapping.Regions {
+		for j := range mapping.Regions {
+			region := &mapping.Regions[j]
 			at := base
+			at.Mapping = mapping.In(region)
 			at.Region, at.Expires, at.Upstream = region.ID, region.Expires, region.Upstream
 			at.Price, at.PriceTiers = region.Price, region.PriceTiers
 			at.Context, at.MaxOutput = region.Context, region.MaxOutput

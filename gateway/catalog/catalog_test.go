@@ -26,7 +26,7 @@ id: gpt-5.4-mini
 aliases: [gpt-mini]
 mappings:
   - {provider: openai, upstream: x, price: {input: 1, output: 2}}
-  - {provider: a, upstream: y, price: {input: 3, output: 4}, priority: 2, context: 9, regions: [{id: eu}, {id: us, price: {input: 5}, priority: 3, context: 7, upstream: z}, {id: old, expires: 2026-01-01}, {id: off, status: deactivated}]}
+  - {provider: a, upstream: y, price: {input: 3, output: 4}, priority: 2, context: 9, regions: [{id: eu}, {id: us, price: {input: 5}, priority: 3, context: 7, upstream: z}, {id: old, expires: 2026-01-01}, {id: off, status: deactivated, capabilities: [tools]}]}
 ---
 {kind: model, id: "meta/llama-3:free", mappings: [{provider: a, upstream: x, price: {input: 0, output: 0}}]}
 ---
@@ -213,6 +213,9 @@ func TestFlatten(t *testing.T) {
 	}
 	if eu.Priority != 2 || eu.Context != 9 || eu.Upstream != "y" || eu.Price.Input != 3e9 {
 		t.Errorf("%+v", eu)
+	}
+	if off := m.Candidates[4].Mapping; eu.Mapping.Capabilities != nil || len(off.Capabilities) != 1 || us.Mapping.Upstream != "z" {
+		t.Errorf("mappings by region: %+v", off)
 	}
 	if other, _ := build(t).Model("a/compound"); other.Candidates[0].Priority != 0.5 {
 		t.Errorf("priority %v is not the provider's", other.Candidates[0].Priority)

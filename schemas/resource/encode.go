@@ -131,14 +131,7 @@ func (w *writer) mapping(m *Mapping) {
 	w.line("upstream", quote(m.Upstream))
 	w.line("price", m.Price.flow(nil))
 	w.line("price_tiers", tiersFlow(m.PriceTiers))
-	tiers := make([]string, len(m.ServiceTiers))
-	for i, tier := range m.ServiceTiers {
-		var f flow
-		f.add("id", quote(tier.ID))
-		f.add("price", tier.Price.flow(nil))
-		tiers[i] = f.String()
-	}
-	w.line("service_tiers", listed(tiers))
+	w.line("service_tiers", serviceTiersFlow(m.ServiceTiers))
 	w.line("context", count(m.Context))
 	w.line("max_output", count(m.MaxOutput))
 	w.line("capabilities", quotes(m.Capabilities))
@@ -197,6 +190,14 @@ func (r *Region) flow(m *Mapping) string {
 	if !reflect.DeepEqual(r.Priority, m.Priority) {
 		f.add("priority", optional(r.Priority))
 	}
+	f.add("service_tiers", serviceTiersFlow(r.ServiceTiers))
+	if r.ServiceTiers != nil && len(r.ServiceTiers) == 0 {
+		f.add("service_tiers", "[]")
+	}
+	f.add("capabilities", quotes(r.Capabilities))
+	f.add("reasoning_efforts", quotes(r.ReasoningEfforts))
+	f.add("image_tokens", count(r.ImageTokens))
+	f.add("timeouts", r.Timeouts.flow())
 	return f.String()
 }
 
@@ -217,6 +218,17 @@ func (p Price) flow(base *Price) string {
 		f.add(rate.name, (*rate.at).String())
 	}
 	return f.String()
+}
+
+func serviceTiersFlow(tiers []ServiceTier) string {
+	out := make([]string, len(tiers))
+	for i, tier := range tiers {
+		var f flow
+		f.add("id", quote(tier.ID))
+		f.add("price", tier.Price.flow(nil))
+		out[i] = f.String()
+	}
+	return listed(out)
 }
 
 func tiersFlow(tiers []PriceTier) string {

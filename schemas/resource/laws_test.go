@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 )
@@ -135,6 +136,9 @@ func drawSet(t *rapid.T) *Set {
 		r.Price.Input = rate.Draw(t, "region")
 		if own := optional("region cached"); own != nil {
 			r.Price.CachedInput = own
+		}
+		if rapid.Bool().Draw(t, "region can less") {
+			r.Capabilities, r.ServiceTiers, r.Timeouts.Idle = []string{}, []ServiceTier{}, time.Second
 		}
 		mapping.Regions = append(mapping.Regions, r)
 	}

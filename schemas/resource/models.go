@@ -138,6 +138,13 @@ func (c cursor) region(m *Mapping, textOutput bool) Region {
 		o.int("max_output", &r.MaxOutput, 0, math.MaxInt64)
 		o.state(&r.Status, &r.Stability)
 		o.optional("priority", &r.Priority, 0, math.Inf(1))
+		if c, ok := o.get("service_tiers"); ok {
+			r.ServiceTiers = append([]ServiceTier{}, c.serviceTiers(textOutput)...)
+		}
+		o.words("capabilities", &r.Capabilities, capabilities...)
+		o.words("reasoning_efforts", &r.ReasoningEfforts, efforts...)
+		o.int("image_tokens", &r.ImageTokens, 0, math.MaxInt64)
+		o.timeouts(&r.Timeouts)
 	})
 	return r
 }

@@ -37,8 +37,9 @@ func (s *Set) PriceBook() *PriceBook {
 			if len(mapping.Regions) == 0 {
 				b.Prices = append(b.Prices, BookPrice{m.ID, mapping.Provider, "", mapping.Price, mapping.PriceTiers, mapping.ServiceTiers})
 			}
-			for _, r := range mapping.Regions {
-				b.Prices = append(b.Prices, BookPrice{m.ID, mapping.Provider, r.ID, r.Price, r.PriceTiers, mapping.ServiceTiers})
+			for k := range mapping.Regions {
+				r := &mapping.Regions[k]
+				b.Prices = append(b.Prices, BookPrice{m.ID, mapping.Provider, r.ID, r.Price, r.PriceTiers, mapping.In(r).ServiceTiers})
 			}
 		}
 	}

@@ -99,6 +99,21 @@ type Timeouts struct {
 	Connect, FirstByte, FirstOutput, Idle, Plain, Stream time.Duration
 }
 
+// With returns the timeouts, in the place of some of them those that over has.
+func (t Timeouts) With(over Timeouts) Timeouts {
+	pick := func(base, over time.Duration) time.Duration {
+		if over > 0 {
+			return over
+		}
+		return base
+	}
+	return Timeouts{
+		Connect: pick(t.Connect, over.Connect), FirstByte: pick(t.FirstByte, over.FirstByte),
+		FirstOutput: pick(t.FirstOutput, over.FirstOutput), Idle: pick(t.Idle, over.Idle),
+		Plain: pick(t.Plain, over.Plain), Stream: pick(t.Stream, over.Stream),
+	}
+}
+
 // Cooldown bounds of a provider's keys; zero: 5 s and 15 s.
 type Cooldown struct{ Base, Max time.Duration }
 
@@ -134,7 +149,8 @@ type Mapping struct {
 	Regions          []Region
 }
 
-// Region is a mapping in one place. It arrives with everything it inherits from its mapping filled in.
+// Region is a mapping in one place. What a price, limit or status is arrives filled in with what it
+// inherits from its mapping; the last five say only what is different here, see Mapping.In.
 type Region struct {
 	ID         string
 	Expires    time.Time // zero: never
@@ -146,6 +162,34 @@ type Region struct {
 	Status     string
 	Stability  string
 	Priority   *float64
+
+	ServiceTiers     []ServiceTier // nil: the mapping's; empty: none
+	Capabilities     []string      // nil: the mapping's; empty: none
+	ReasoningEfforts []string      // nil: the mapping's
+	ImageTokens      int64         // 0: the mapping's
+	Timeouts         Timeouts      // zero ones: the mapping's
+}
+
+// In returns the mapping with what a region says instead of it, its regions aside. Lists are shared.
+func (m *Mapping) In(r *Region) *Mapping {
+	out := *m
+	out.Regions = nil
+	out.Upstream, out.Price, out.PriceTiers, out.Context, out.MaxOutput = r.Upstream, r.Price, r.PriceTiers, r.Context, r.MaxOutput
+	out.Status, out.Stability, out.Priority = r.Status, r.Stability, r.Priority
+	if r.ServiceTiers != nil {
+		out.ServiceTiers = r.ServiceTiers
+	}
+	if r.Capabilities != nil {
+		out.Capabilities = r.Capabilities
+	}
+	if r.ReasoningEfforts != nil {
+		out.ReasoningEfforts = r.ReasoningEfforts
+	}
+	if r.ImageTokens > 0 {
+		out.ImageTokens = r.ImageTokens
+	}
+	out.Timeouts = m.Timeouts.With(r.Timeouts)
+	return &out
 }
 
 // Price is what tokens cost. A nil rate has no price of its own: such tokens cost what Input (or

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"time"
 
 	"turnout/gateway/catalog"
 	"turnout/gateway/internal/poll"
@@ -143,7 +142,7 @@ func (p *plans) build(project *tenant.Project, model *catalog.Model, endpoint st
 			continue
 		}
 		l := leg{
-			candidate: c, target: target, translated: offer.Translated, bytesOnly: offer.BytesOnly, outward: !target.AllowPrivate, timeouts: overlay(c.Provider.Timeouts, c.Mapping.Timeouts),
+			candidate: c, target: target, translated: offer.Translated, bytesOnly: offer.BytesOnly, outward: !target.AllowPrivate, timeouts: c.Provider.Timeouts.With(c.Mapping.Timeouts),
 			reasons: slices.Contains(c.Mapping.Capabilities, resource.CapReasoning),
 			schedule: &pricing.Schedule{
 				Price: c.Price, Tiers: c.PriceTiers, ServiceTiers: c.Mapping.ServiceTiers,
@@ -264,20 +263,6 @@ func label(c tenant.Credential) string {
 		return "..."
 	}
 	return secret[:4] + "..." + secret[len(secret)-4:]
-}
-
-func overlay(base, over resource.Timeouts) resource.Timeouts {
-	pick := func(b, o time.Duration) time.Duration {
-		if o > 0 {
-			return o
-		}
-		return b
-	}
-	return resource.Timeouts{
-		Connect: pick(base.Connect, over.Connect), FirstByte: pick(base.FirstByte, over.FirstByte),
-		FirstOutput: pick(base.FirstOutput, over.FirstOutput), Idle: pick(base.Idle, over.Idle),
-		Plain: pick(base.Plain, over.Plain), Stream: pick(base.Stream, over.Stream),
-	}
 }
 
 func modeOf(mode string) routing.Mode {
