@@ -50,9 +50,13 @@ func (r *Request) Addressed() *Request {
 	return &out
 }
 
+// mostUnsaid is how many fields are named that could not be said: enough for anybody's, and nothing that
+// a body of nothing else could make long.
+const mostUnsaid = 64
+
 // Leave notes a field that only the surface's own protocol can say.
 func (r *Request) Leave(field string) {
-	if !slices.Contains(r.Unsaid, field) {
+	if len(r.Unsaid) < mostUnsaid && !slices.Contains(r.Unsaid, field) {
 		r.Unsaid = append(r.Unsaid, field)
 	}
 }

@@ -45,7 +45,11 @@ func classify(status int, b *errorBody) *Error {
 	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
 		e.RetryAfter = b.wait()
 	}
-	words := strings.ToLower(b.message + "\n" + b.code + "\n" + b.kind + "\n" + b.inner)
+	said := strings.ToLower(b.message)
+	codes := strings.ToLower(b.code + "\n" + b.kind + "\n" + b.inner)
+	says := func(phrases []string) bool {
+		return slices.ContainsFunc(phrases, func(p string) bool { return says(p, said, codes) })
+	}
 	switch {
 	case status >= 500:
 		e.Class = attempt.UpstreamError
@@ -55,22 +59,38 @@ func classify(status int, b *errorBody) *Error {
 		e.Class = attempt.UpstreamError
 	case status == http.StatusPaymentRequired, status == http.StatusMethodNotAllowed, status >= 300 && status < 400:
 		e.Class = attempt.GatewayError
-	case status < 300, containsAny(words, faultPhrases):
+	case status < 300, says(faultPhrases):
 		e.Class = attempt.UpstreamError
 	case b.filtered():
 		e.Class = attempt.ContentFilter
-	case status == http.StatusUnauthorized, containsAny(words, keyPhrases):
+	case status == http.StatusUnauthorized, status == http.StatusForbidden && says(keyPhrases), blamesKey(said, codes):
 		e.Class = attempt.GatewayError
 		e.InvalidKey = true
 	case status == http.StatusForbidden:
 		e.Class = attempt.GatewayError
-	case containsAny(words, quotaPhrases), containsAny(words, accountPhrases), containsAny(words, modelPhrases), slices.Contains(hostMessages, strings.ToLower(strings.TrimSpace(b.message))):
+	case says(quotaPhrases), says(accountPhrases), says(modelPhrases), slices.Contains(hostMessages, strings.ToLower(strings.TrimSpace(b.message))):
 		e.Class = attempt.GatewayError
 	default:
 		e.Class = attempt.ClientError
-		e.ContextLength = containsAny(words, contextPhrases)
+		e.ContextLength = says(contextPhrases)
 	}
 	return e
+}
+
+// says says whether a body means a phrase. Messages quote what the client wrote, fields and values, so
+// that words which are codes are believed in codes alone.
+func says(phrase, message, codes string) bool {
+	return strings.Contains(codes, phrase) || strings.Contains(phrase, " ") && strings.Contains(message, phrase)
+}
+
+// blamesKey says whether a 4xx of any status is about the credential, which takes that out until somebody
+// changes it: no word that a client may have written can do so, but only a code, or a sentence that the
+// message begins with.
+func blamesKey(message, codes string) bool {
+	message = strings.TrimSpace(message)
+	return slices.ContainsFunc(keyPhrases, func(p string) bool {
+		return strings.Contains(codes, p) || strings.Contains(p, " ") && strings.HasPrefix(message, p)
+	}) && !strings.HasSuffix(message, ": extra inputs are not permitted") // it begins with the client's field
 }
 
 func containsAny(s string, phrases []string) bool {

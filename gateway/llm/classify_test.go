@@ -40,6 +40,10 @@ var classified = []struct {
 	{"OpenAI moderation", 400, `{"error":{"message":"Your request was rejected.","type":"image_generation_user_error","param":null,"code":"moderation_blocked"}}`, attempt.ContentFilter, "content_filter", none},
 	{"OpenAI flagged", 400, `{"error":{"message":"Invalid prompt: your prompt was flagged as potentially violating our usage policy.","type":"invalid_request_error","param":null,"code":"invalid_prompt"}}`, attempt.ContentFilter, "content_filter", none},
 	{"mentions balance", 400, `{"error":{"message":"Invalid tool arguments: field balance is required; the account balance must be a number","type":"invalid_request_error","param":"tools","code":null}}`, attempt.ClientError, "client_error", none},
+	{"OpenAI quotes a field", 400, `{"error":{"message":"Unrecognized request argument supplied: invalid_api_key","type":"invalid_request_error","param":null,"code":null}}`, attempt.ClientError, "client_error", none},
+	{"OpenAI quotes a value", 400, `{"error":{"message":"Invalid value: 'incorrect api key provided'. Supported values are: 'auto', 'default', and 'flex'.","type":"invalid_request_error","param":"service_tier","code":"invalid_value"}}`, attempt.ClientError, "client_error", none},
+	{"Anthropic quotes a field", 400, `{"type":"error","error":{"type":"invalid_request_error","message":"invalid api key: Extra inputs are not permitted"}}`, attempt.ClientError, "client_error", none},
+	{"Anthropic quotes a code", 400, `{"type":"error","error":{"type":"invalid_request_error","message":"model_not_found: Extra inputs are not permitted"}}`, attempt.ClientError, "client_error", none},
 	{"balance elsewhere in the body", 400, `{"error":{"message":"bad tool","type":"invalid_request_error"},"echo":"insufficient balance, unknown model, invalid_api_key"}`, attempt.ClientError, "client_error", none},
 	{"500 with filter text", 500, `{"error":{"message":"content_filter","code":"content_filter"}}`, attempt.UpstreamError, "server_error", none},
 

@@ -2,6 +2,7 @@ package llm_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -162,7 +163,7 @@ func TestCallsKeepTheirArgumentsWhateverTheirIndexes(t *testing.T) {
 
 // Reasons of Google's for giving up were told as a finished answer.
 func TestAnswersThatGeminiGaveUpAreErrors(t *testing.T) {
-	for _, reason := range []string{"MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "OTHER", "NO_IMAGE"} {
+	for _, reason := range []string{"MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "OTHER"} {
 		body := []byte(`{"candidates":[{"content":{"parts":[]},"finishReason":"` + reason + `"}]}`)
 		if r, err := gemini.DecodeResponse(body, 0); err == nil {
 			t.Errorf("%s: %+v", reason, r)
@@ -253,6 +254,23 @@ func TestContentInPartsIsRead(t *testing.T) {
 	out := translated(t, chat.NewDecoder(0), messages.NewEncoder(llm.Stamp{}, false), `{"choices":[{"delta":{"content":`+parts+`},"finish_reason":"stop"}]}`)
 	if !strings.Contains(out, `"thinking":"Hm"`) || !strings.Contains(out, `"text":"Four"`) {
 		t.Error(out)
+	}
+}
+
+// An address of an image in a delta was taken for a text without any: Responses ended in a panic.
+func TestContentInPartsThatIsNoTextIsNone(t *testing.T) {
+	const parts = `[{"type":"image_url","image_url":{"url":"https://h/y.png"}},{"type":"refusal","refusal":"No"},{"type":"text","text":""},{"type":"text","text":"Four"}]`
+	const data = `{"id":"x","choices":[{"delta":{"content":` + parts + `},"finish_reason":"stop"}]}`
+	for name, e := range map[string]encoder{"messages": messages.NewEncoder(llm.Stamp{}, false), "responses": responses.NewEncoder(llm.Stamp{}, false)} {
+		out := translated(t, chat.NewDecoder(0), e, data)
+		if !strings.Contains(out, `"Four"`) || strings.Contains(out, "y.png") || name == "responses" && !strings.Contains(out, `"refusal":"No"`) {
+			t.Errorf("%s: %s", name, out)
+		}
+		for line := range strings.Lines(out) {
+			if text, ok := strings.CutPrefix(line, "data: "); ok && !json.Valid([]byte(text)) {
+				t.Errorf("%s: no JSON: %s", name, line)
+			}
+		}
 	}
 }
 
@@ -349,6 +367,38 @@ func TestWritesToACacheAreToldInEveryDialect(t *testing.T) {
 }
 
 // What no translation can say must keep its mappings from being candidates.
+// Line breaks in what a client wrote ended the lines of its stream, and its last response with them.
+func TestARequestOverSeveralLinesIsRepeatedInOne(t *testing.T) {
+	r, failure := responses.Decode([]byte("{\"model\":\"m\",\"input\":\"Hi\",\"metadata\":{\r\n  \"a\": \"b\\n\"\n}}"))
+	if failure != nil {
+		t.Fatal(failure)
+	}
+	out, _ := responses.NewEncoder(llm.Stamp{ID: "s", Model: "m", Echo: r.Echo}, false).End(nil, &llm.Usage{})
+	if n := strings.Count(string(out), `"a": "b\n"`); n != 3 {
+		t.Errorf("%d times in %s", n, out)
+	}
+	for line := range strings.Lines(string(out)) {
+		if text, ok := strings.CutPrefix(line, "data: "); ok && !json.Valid([]byte(text)) {
+			t.Errorf("no JSON: %s", line)
+		}
+	}
+}
+
+// Each unknown field was looked for among all before it: minutes for a body of nothing else.
+func TestUnknownFieldsAreNamedUpToABound(t *testing.T) {
+	body := []byte(`{"model":"m",` + hi)
+	for n := range 200_000 {
+		body = fmt.Appendf(body, `,"f%06d":1`, n)
+	}
+	r, failure := chat.Decode(append(body, '}'))
+	if failure != nil {
+		t.Fatal(failure)
+	}
+	if len(r.Unsaid) != 64 || r.Unsaid[0] != "f000000" {
+		t.Errorf("%d fields: %q", len(r.Unsaid), r.Unsaid)
+	}
+}
+
 func TestWhatOnlyTheSurfaceSaysIsNoted(t *testing.T) {
 	for _, tc := range []struct {
 		parse      func([]byte) (*llm.Facts, *llm.APIError)

@@ -7,6 +7,7 @@ import (
 	"turnout/gateway/internal/state"
 	"turnout/gateway/llm"
 	"turnout/gateway/routing"
+	"turnout/internal/jsonx"
 )
 
 // boundFor is how long it is remembered who issued a reasoning payload; conversations that rest for
@@ -17,7 +18,11 @@ const boundFor = 24 * time.Hour
 // hash.
 func (r *run) sealKey(payload []byte) string {
 	org := r.access.Organization.ID
-	return state.PinKey(org, "reasoning", r.d.state.SessionHash(org, string(payload)))
+	text := jsonx.RawText(payload) // clients write it with other escapes than the issuer did
+	if text == "" {
+		text = string(payload)
+	}
+	return state.PinKey(org, "reasoning", r.d.state.SessionHash(org, text))
 }
 
 // bind keeps a request that replays such a payload at the provider that issued it.

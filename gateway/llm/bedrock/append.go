@@ -3,6 +3,7 @@
 package bedrock
 
 import (
+	"regexp"
 	"slices"
 	"strconv"
 
@@ -14,6 +15,7 @@ import (
 // could not be said. The model is not in it: it stands in the address. s.Model only tells the family.
 func Append(dst []byte, r *llm.Request, s llm.Sending) (out []byte, stripped []string) {
 	w := writer{family: familyOf(s.Model), model: s.Model, stripped: append([]string(nil), r.Unsaid...), limit: r.MaxTokens}
+	r = r.Addressed()
 	w.think(r, s.MaxTokens)
 	b := append(dst, '{')
 	b = w.system(b, r)
@@ -145,6 +147,12 @@ func (w *writer) additional(b []byte, r *llm.Request, s llm.Sending) []byte {
 	return b
 }
 
+// takes are the models that take a beta.
+var takes = map[string]*regexp.Regexp{
+	"interleaved-thinking-2025-05-14": regexp.MustCompile(`claude-(?:opus|sonnet|haiku)-[4-9]`),
+	"context-1m-2025-08-07":           regexp.MustCompile(`claude-(?:sonnet-[4-9]|opus-4-[6-9]|opus-[5-9])`),
+}
+
 // betas asks for those betas that change what a model does with a request as Converse can say it. One
 // that Amazon does not know is an error there, so that others, which coding agents send with every
 // request, stay behind.
@@ -154,7 +162,7 @@ func (w *writer) betas(asked []string) {
 	}
 	list := []byte{'['}
 	for _, beta := range [...]string{"interleaved-thinking-2025-05-14", "context-1m-2025-08-07"} {
-		if slices.Contains(asked, beta) {
+		if slices.Contains(asked, beta) && takes[beta].MatchString(w.model) {
 			list = jsonx.AppendString(jsonx.Comma(list), beta)
 		}
 	}

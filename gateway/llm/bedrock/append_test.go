@@ -214,10 +214,18 @@ func TestFormats(t *testing.T) {
 	}
 }
 
+// Where only the system spoke there was nobody to answer, which Amazon refuses.
+func TestASystemAloneSpeaksAsTheUser(t *testing.T) {
+	got, _ := written(t, fromChat(t, `"messages":[{"role":"system","content":"Say hi"}]`), llm.Sending{Model: sonnet45}, "messages")
+	if got != `[{"role":"user","content":[{"text":"Say hi"}]}]` {
+		t.Error(got)
+	}
+}
+
 // A client's Anthropic-Beta was lost; all of it would be refused.
 func TestBetasThatAmazonKnowsReachClaude(t *testing.T) {
 	asked := []string{"claude-code-20250219", "context-1m-2025-08-07", "interleaved-thinking-2025-05-14"}
-	for model, want := range map[string]string{sonnet45: `{"anthropic_beta":["interleaved-thinking-2025-05-14","context-1m-2025-08-07"]}`, nova1: "", llama: ""} {
+	for model, want := range map[string]string{haiku35: "", "anthropic.claude-haiku-4-5-20251001-v1:0": `{"anthropic_beta":["interleaved-thinking-2025-05-14"]}`, sonnet45: `{"anthropic_beta":["interleaved-thinking-2025-05-14","context-1m-2025-08-07"]}`, nova1: "", llama: ""} {
 		if got, _ := written(t, fromChat(t, `"messages":[{"role":"user","content":"x"}]`), llm.Sending{Model: model, Betas: asked}, "additionalModelRequestFields"); got != want {
 			t.Errorf("%s: %s, want %s", model, got, want)
 		}

@@ -132,11 +132,17 @@ func (s *Decoder) delta() {
 				return
 			}
 			for _, p := range s.d.Content(s.d.piece) {
-				kind := llm.EventText
-				if p.Kind == llm.PartThinking {
-					kind = llm.EventThinking
+				switch {
+				case p.Kind == llm.PartImage && p.Data != nil:
+					s.emit(&llm.Event{Kind: llm.EventImage, Media: p.Media, Text: p.Data})
+				case !llm.Filled(p.Text):
+				case p.Kind == llm.PartThinking:
+					s.emit(&llm.Event{Kind: llm.EventThinking, Text: p.Text})
+				case p.Kind == llm.PartRefusal:
+					s.emit(&llm.Event{Kind: llm.EventRefusal, Text: p.Text})
+				case p.Kind == llm.PartText:
+					s.emit(&llm.Event{Kind: llm.EventText, Text: p.Text})
 				}
-				s.emit(&llm.Event{Kind: kind, Text: p.Text})
 			}
 		case "images":
 			s.d.EachItem(func(int) {

@@ -34,9 +34,15 @@ func closed(schema any) bool {
 			if v["additionalProperties"] != false {
 				return false
 			}
-			required, _ := v["required"].([]any)
+			list, _ := v["required"].([]any)
+			required := make(map[any]bool, len(list))
+			for _, name := range list {
+				if text, ok := name.(string); ok {
+					required[text] = true
+				}
+			}
 			for name := range properties {
-				if !slices.Contains(required, any(name)) {
+				if !required[name] {
 					return false
 				}
 			}

@@ -34,7 +34,7 @@ func finishOf(word string, calls bool) llm.Finish {
 func failed(word string) bool {
 	switch word {
 	case "MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS", "MISSING_THOUGHT_SIGNATURE", "MALFORMED_RESPONSE",
-		"NO_IMAGE", "IMAGE_OTHER", "OTHER":
+		"IMAGE_OTHER", "OTHER":
 		return true
 	}
 	return false

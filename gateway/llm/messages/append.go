@@ -72,14 +72,16 @@ func Append(dst []byte, r *llm.Request, s llm.Sending) (out []byte, stripped []s
 }
 
 func appendSystem(b []byte, r *llm.Request) []byte {
-	if len(r.System) == 0 {
-		return b
-	}
+	start := len(b)
 	b = append(jsonx.AddKey(b, "system"), '[')
+	empty := len(b)
 	for i := range r.System {
-		if p := &r.System[i]; p.Kind == llm.PartText {
+		if p := &r.System[i]; p.Kind == llm.PartText && !blank(p.Text) {
 			b = appendBlock(jsonx.Comma(b), p)
 		}
+	}
+	if len(b) == empty {
+		return b[:start]
 	}
 	return append(b, ']')
 }

@@ -159,7 +159,7 @@ func (it *item) appendCall(b []byte, status string, whole bool) []byte {
 		b = jsonx.AddString(append(b, `,"type":"custom_tool_call"`...), "status", status)
 	case llm.ToolSearch:
 		b = jsonx.AddString(append(b, `,"type":"tool_search_call","execution":"client"`...), "status", status)
-		return jsonx.Add(jsonx.Add(b, "call_id", it.id), "arguments", chat.Arguments(text))
+		return jsonx.Add(jsonx.Add(b, "call_id", it.id), "arguments", oneLine(chat.Arguments(text)))
 	default:
 		b = jsonx.AddString(append(b, `,"type":"function_call"`...), "status", status)
 	}

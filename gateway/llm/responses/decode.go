@@ -23,12 +23,26 @@ func Decode(body []byte) (*llm.Request, *llm.Error) {
 			d.Skip()
 		}
 		if _, told := echoed[name]; told {
-			d.Request.Echo[name] = body[at:d.Pos()]
+			d.Request.Echo[name] = oneLine(body[at:d.Pos()])
 		}
 	})
 	d.Request.System = append(d.instructions, d.Request.System...)
 	d.Request.Tools = distinct(d.Request.Tools)
 	return d.Done(body)
+}
+
+// oneLine takes the line breaks out of JSON, where they can only be white space: they would end a line of
+// a stream. Without any it is raw itself.
+func oneLine(raw llm.Raw) llm.Raw {
+	if !bytes.ContainsAny(raw, "\r\n") {
+		return raw
+	}
+	return bytes.Map(func(r rune) rune {
+		if r == '\r' || r == '\n' {
+			return ' '
+		}
+		return r
+	}, raw)
 }
 
 type decoder struct {

@@ -8,6 +8,7 @@ import (
 	"turnout/gateway/internal/provider"
 	"turnout/gateway/internal/provider/sse"
 	"turnout/gateway/llm"
+	"turnout/schemas/attempt"
 )
 
 // Flow is a stream that is being read, and every rule of api.md "Streams" that hangs on when what came,
@@ -56,6 +57,10 @@ func (c *Client) Begin(s *Flow, w *provider.Watch, call *provider.Call, path str
 // Peek steps up to the first output, holding back what comes before it. After a failure the stream has to
 // be closed.
 func (s *Flow) Peek(step func() (provider.Chunk, error)) *llm.Error {
+	most := maxPeek
+	if s.Call.Endpoint == attempt.EndpointResponses { // whose first events repeat the request
+		most += 3 * len(s.Call.Body)
+	}
 	for {
 		c, err := step()
 		if err != nil {
@@ -67,7 +72,7 @@ func (s *Flow) Peek(step func() (provider.Chunk, error)) *llm.Error {
 		s.held = append(s.held, c.Data...)
 		c.Data = s.held
 		s.heldAs = c
-		if c.Output || c.Finish || c.Done || len(s.held) > maxPeek {
+		if c.Output || c.Finish || c.Done || len(s.held) > most {
 			return nil
 		}
 	}
