@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -190,6 +191,33 @@ func TestABodyWithoutAKeyIsNotRead(t *testing.T) {
 		if a := answered(t, r, "POST"); a.status != 401 || a.header.Get("Connection") != "" {
 			t.Errorf("%d %q", a.status, a.header.Get("Connection"))
 		}
+	}
+}
+
+// Who is still sending when his key is refused reads that, not a reset connection, which SDKs try again.
+func TestAWrongKeyIsToldToWhoIsStillSending(t *testing.T) {
+	t.Parallel()
+	u := newUpstreams(t)
+	n := start(t, resources(u.URL, noExploration, providerSpec{id: "alpha"}), nil).ready()
+	const size = 4 << 20
+	for _, path := range []string{"/v1/chat/completions", "/v1/messages/count_tokens"} {
+		c, r := n.dial(t)
+		fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer to-nobody\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", path, size)
+		part := bytes.Repeat([]byte(" "), 64<<10)
+		for sent := 0; sent < size; sent += len(part) {
+			if _, err := c.Write(part); err != nil {
+				t.Fatalf("%s: cut off after %d bytes: %v", path, sent, err)
+			}
+			if sent == size/2 {
+				time.Sleep(700 * time.Millisecond) // longer than a server waits by itself
+			}
+		}
+		if a := answered(t, r, "POST"); a.status != 401 {
+			t.Errorf("%s: %d %s", path, a.status, a.body)
+		}
+	}
+	if left := n.g.api.InFlight(); left != 0 {
+		t.Errorf("%d in flight", left)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -90,7 +91,9 @@ func (g *Gateway) greet(ctx context.Context) {
 // from files alone, so it only says what it does not use, and learns which versions were told.
 func (g *Gateway) readConfig(ctx context.Context) {
 	for ctx.Err() == nil {
-		n, err := 0, g.kafka.CheckTopics(ctx, topic.Specs(0))
+		// Dead letters are the processor's: a gateway need not even be allowed to see them.
+		specs := slices.DeleteFunc(topic.Specs(0), func(s topic.Spec) bool { return s.Name == topic.DeadLetter })
+		n, err := 0, g.kafka.CheckTopics(ctx, specs)
 		if err == nil {
 			n, err = g.readConfigOnce(ctx)
 		}

@@ -52,8 +52,6 @@ func (c *Client) Consume(ctx context.Context, g Group, worker func(ctx context.C
 		Timeout:           answerTimeout,
 		JoinGroupBackoff:  joinBackoff,
 		StartOffset:       kafka.FirstOffset,
-		// Nobody should add partitions, as keys move. But what stands in them must be read.
-		WatchPartitionChanges: true,
 	})
 	if err != nil {
 		return fmt.Errorf("joining group %q of topic %q: %w", g.ID, g.Topic, err)
@@ -91,6 +89,7 @@ func (c *Client) Consume(ctx context.Context, g Group, worker func(ctx context.C
 		}
 		complained = ""
 		c.setGeneration(g.ID, generation)
+		generation.Start(func(over context.Context) { c.untilOtherCount(over, g.Topic) })
 		partitions := generation.Assignments[g.Topic]
 		c.log.Info("consumer group generation begins", "group", g.ID, "generation", generation.ID, "partitions", len(partitions))
 		for _, assignment := range partitions {
@@ -102,6 +101,30 @@ func (c *Client) Consume(ctx context.Context, g Group, worker func(ctx context.C
 				defer context.AfterFunc(over, cancel)()
 				worker(ctx, assignment.ID)
 			})
+		}
+	}
+}
+
+// watchEvery is how often partitions are counted.
+const watchEvery = 5 * time.Second
+
+// untilOtherCount returns when the topic has another number of partitions than at first, or ctx ends.
+// Nobody should add partitions, as keys move; but what stands in them must be read. The library's own
+// watch asks in a way that makes brokers create a topic that somebody has just deleted.
+func (c *Client) untilOtherCount(ctx context.Context, name string) {
+	ticker := time.NewTicker(watchEvery)
+	defer ticker.Stop()
+	for had := 0; ; {
+		if counts, err := c.partitions(ctx, name); err == nil && counts[name] > 0 {
+			if had > 0 && counts[name] != had {
+				return
+			}
+			had = counts[name]
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
 		}
 	}
 }

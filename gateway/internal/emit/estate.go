@@ -26,6 +26,12 @@ func (s seqSet) add(n uint64) {
 	page[n>>6&127] |= 1 << (n & 63)
 }
 
+func (s seqSet) remove(n uint64) {
+	if page := s[n>>13]; page != nil {
+		page[n>>6&127] &^= 1 << (n & 63)
+	}
+}
+
 func (s seqSet) has(n uint64) bool {
 	page := s[n>>13]
 	return page != nil && page[n>>6&127]&(1<<(n&63)) != 0
@@ -337,11 +343,25 @@ func (e *estate) shipRound(ctx context.Context, index uint64, round []*record) e
 			return context.Cause(ctx)
 		}
 		if len(rest) > 0 && e.dropped(index) {
-			e.sender.metrics.dropped.Add(float64(len(rest)))
+			e.giveUp(rest)
 			return nil
 		}
 	}
 	return nil
+}
+
+// giveUp counts what was dropped before Kafka had it. A start without an end stands in every later
+// segment too: only with the last it is lost.
+func (e *estate) giveUp(rest []*record) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, r := range rest {
+		if len(e.left) > 0 && r.event != nil && r.event.Outcome == attempt.Interrupted {
+			e.done.remove(r.seq)
+			continue
+		}
+		e.sender.metrics.dropped.Inc()
+	}
 }
 
 func (e *estate) count(r *record) {

@@ -438,6 +438,65 @@ func TestAFullSpoolDropsWhatWasAdoptedFirst(t *testing.T) {
 	}
 }
 
+// While a dead process's spool was still being read, nothing of it could be dropped: each request then
+// dropped the newest events instead, and began a segment.
+func TestNewEventsAreNotDroppedForWhatIsBeingRead(t *testing.T) {
+	b, cfg := &broker{down: true}, config(t)
+	cfg.MaxBytes, cfg.WhenFull = minMaxBytes, WhenFullDropOldest
+	metrics := telemetry.NewMetrics()
+	l, err := open(cfg, b, b, quiet, metrics)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close(expired()) })
+	l.spool.mu.Lock()
+	l.spool.dropOlder = func() bool { return false }
+	l.spool.mu.Unlock()
+	l.spool.adopted.Add(10 * cfg.MaxBytes)
+	for range 50 {
+		e := event(10)
+		l.Finish(mustStart(t, l, e), ended(e))
+	}
+	if lost := counted(t, metrics, "turnout_gateway_events_dropped_total"); lost != 0 || l.spool.next > 10 {
+		t.Errorf("%d dropped, %d segments begun", lost, l.spool.next)
+	}
+	l.spool.adopted.Add(-10 * cfg.MaxBytes)
+}
+
+// The first segment that was dropped took all starts without an end with it, though later ones hold them.
+func TestDroppingASegmentLosesNoStartThatALaterOneHolds(t *testing.T) {
+	b, cfg := &broker{down: true}, config(t)
+	l := openLog(t, cfg, b)
+	open1 := event(0)
+	mustStart(t, l, open1)
+	for files := 0; files < 4; {
+		e := event(10)
+		l.Finish(mustStart(t, l, e), ended(e))
+		list, _ := segmentsOf(t, cfg.Dir)
+		files = len(list)
+	}
+	_ = l.Close(expired())
+	l = openLog(t, cfg, b)
+	var e *estate
+	eventually(t, "a round is being sent", func() bool {
+		if e = l.adopter.current.Load(); e == nil {
+			return false
+		}
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		return len(e.left) > 2 && len(e.done) > 0
+	})
+	time.Sleep(100 * time.Millisecond)
+	if !l.adopter.drop() {
+		t.Fatal("nothing could be dropped")
+	}
+	b.set(func() { b.down = false })
+	eventually(t, "the dead one's directory gone", func() bool { dirs, _ := os.ReadDir(cfg.Dir); return len(dirs) == 1 })
+	if got := settle(t, b.records())[open1.EventID]; got == nil || got.Outcome != attempt.Interrupted {
+		t.Errorf("the start without an end is %+v", got)
+	}
+}
+
 // The room of what was adopted was given back only when the whole directory was shipped.
 func TestRoomComesBackSegmentBySegment(t *testing.T) {
 	b, cfg := &broker{down: true}, config(t)

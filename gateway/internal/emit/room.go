@@ -6,7 +6,8 @@ import "fmt"
 // within the bound; mu is held.
 func (s *spool) makeRoom(p place) error {
 	cur := s.current()
-	if cur.size+p.size+p.reserve+s.reserved <= cur.alloc && s.used() <= s.cfg.MaxBytes {
+	fits := cur.size+p.size+p.reserve+s.reserved <= cur.alloc
+	if fits && s.used() <= s.cfg.MaxBytes {
 		return nil
 	}
 	alloc := max(s.cfg.segmentBytes(), s.openSize+s.reserved+p.size+p.reserve)
@@ -19,8 +20,17 @@ func (s *spool) makeRoom(p place) error {
 		if s.dropOlder() { // what dead processes left is older than anything of ours
 			continue
 		}
+		if s.used()-s.adopted.Load()-cut+alloc <= s.cfg.MaxBytes {
+			// Ours fit. Theirs are being read: their room comes in a moment, and newer events are not
+			// dropped for it.
+			if fits {
+				return nil
+			}
+			break
+		}
 		if len(s.segments) == 1 {
-			break // they are being read: their room comes in a moment
+			s.metrics.refusedFull.Inc()
+			return ErrSpoolFull
 		}
 		s.dropOldest()
 	}

@@ -68,6 +68,18 @@ const (
 	drainTotal = 10 * time.Second
 )
 
+// leftAlone is what net/http reads by itself of a body that nobody read, and keeps the connection.
+const leftAlone = 256 << 10
+
+// turnAway answers a request whose body is not wanted. A client that may be sending still is let finish.
+func (a *API) turnAway(c echo.Context, failed *llm.APIError) error {
+	if n := c.Request().ContentLength; n >= 0 && n <= leftAlone {
+		return failed
+	}
+	a.refuseBody(c, failed)
+	return nil
+}
+
 // refuseBody answers a request whose body cannot be taken, before the rest of it is there, and ends the
 // connection: what is left of the body would be read as the next request.
 func (a *API) refuseBody(c echo.Context, failed *llm.APIError) {
@@ -77,7 +89,9 @@ func (a *API) refuseBody(c echo.Context, failed *llm.APIError) {
 	_ = rc.EnableFullDuplex() // it can be, on HTTP/1.1
 	_ = rc.SetWriteDeadline(time.Now().Add(a.cfg.Limits.Client))
 	refuse(c, failed)
-	if failed.Status != http.StatusRequestEntityTooLarge && failed.Status != http.StatusUnsupportedMediaType {
+	switch failed.Status {
+	case http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusUnauthorized, http.StatusForbidden, http.StatusServiceUnavailable:
+	default:
 		return
 	}
 	_ = rc.Flush()

@@ -21,11 +21,11 @@ func (a *API) messages(c echo.Context) error   { return a.serve(c, attempt.Endpo
 func (a *API) serve(c echo.Context, endpoint string) error {
 	began := time.Now()
 	r, w := c.Request(), c.Response()
-	defer a.inFlight.Add(-1)
 	if failed := a.admit(r); failed != nil {
 		a.cfg.Observe(endpoint, failed.Status, time.Since(began))
-		return failed
+		return a.turnAway(c, failed)
 	}
+	defer a.inFlight.Add(-1)
 	body, failed := a.readBody(w.Writer, r)
 	if failed != nil {
 		a.cfg.Observe(endpoint, failed.Status, time.Since(began))
@@ -48,14 +48,19 @@ func (a *API) serve(c echo.Context, endpoint string) error {
 	return nil
 }
 
-// admit counts a request as one in flight and says whether its body may be read: nobody without a key
-// makes the gateway keep or inflate anything.
-func (a *API) admit(r *http.Request) *llm.APIError {
+// admit counts a request as one in flight if its body may be read: nobody without a key makes the
+// gateway keep or inflate anything.
+func (a *API) admit(r *http.Request) (failed *llm.APIError) {
+	defer func() {
+		if failed != nil {
+			a.inFlight.Add(-1)
+		}
+	}()
 	if a.inFlight.Add(1) > int64(a.cfg.MaxInFlight) {
 		return &llm.APIError{Status: http.StatusServiceUnavailable, Type: "api_error", Code: "overloaded", RetryAfter: time.Second,
 			Message: "the gateway serves as many requests as max_in_flight allows; try again in a moment"}
 	}
-	_, _, failed := a.dispatch.Access(token(r.Header))
+	_, _, failed = a.dispatch.Access(token(r.Header))
 	return failed
 }
 
@@ -65,11 +70,11 @@ func (a *API) countTokens(c echo.Context) error {
 	r, w := c.Request(), c.Response()
 	status := http.StatusOK
 	defer func() { a.cfg.Observe("count_tokens", status, time.Since(began)) }()
-	defer a.inFlight.Add(-1)
 	if failed := a.admit(r); failed != nil {
 		status = failed.Status
-		return failed
+		return a.turnAway(c, failed)
 	}
+	defer a.inFlight.Add(-1)
 	body, failed := a.readBody(w.Writer, r)
 	if failed != nil {
 		status = failed.Status
