@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -15,6 +14,7 @@ import (
 	"turnout/analytics"
 	"turnout/internal/chx"
 	"turnout/internal/lifecycle"
+	"turnout/internal/testkit"
 	"turnout/internal/testkit/chtest"
 	"turnout/migrations"
 )
@@ -87,7 +87,7 @@ func TestMistakesAreNamed(t *testing.T) {
 func TestServe(t *testing.T) {
 	cfg := analytics.Default()
 	cfg.ClickHouse = database(t)
-	cfg.Analytics.Listen = freePort(t)
+	cfg.Analytics.Listen = testkit.FreeAddress(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- analytics.Run(ctx, cfg, slog.New(slog.DiscardHandler)) }()
@@ -129,8 +129,8 @@ func TestServe(t *testing.T) {
 
 func TestClickHouseAwayIsAClearAnswer(t *testing.T) {
 	cfg := analytics.Default()
-	cfg.ClickHouse.Addr = []string{freePort(t)}
-	cfg.Analytics.Listen = freePort(t)
+	cfg.ClickHouse.Addr = []string{testkit.FreeAddress(t)}
+	cfg.Analytics.Listen = testkit.FreeAddress(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- analytics.Run(ctx, cfg, slog.New(slog.DiscardHandler)) }()
@@ -140,16 +140,6 @@ func TestClickHouseAwayIsAClearAnswer(t *testing.T) {
 	}
 	cancel()
 	<-done
-}
-
-func freePort(t *testing.T) string {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	return ln.Addr().String()
 }
 
 func await(t *testing.T, url string) {

@@ -17,6 +17,7 @@ import (
 	"turnout/internal/chx"
 	"turnout/internal/kafkax"
 	"turnout/internal/lifecycle"
+	"turnout/internal/testkit"
 	"turnout/internal/testkit/chtest"
 	"turnout/internal/testkit/kafkatest"
 	"turnout/migrations"
@@ -75,7 +76,7 @@ func TestWaitsForItsEngines(t *testing.T) {
 	var log syncBuffer
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	address := freeAddress(t)
+	address := testkit.FreeAddress(t)
 	go func() {
 		ended <- Main(ctx, lifecycle.Env{Stdout: &log, Stderr: &log, Args: []string{"--processor.listen", address, "--kafka.brokers", kafka.Brokers[0], "--clickhouse.addr", ch.Addr[0],
 			"--clickhouse.database", ch.Database, "--clickhouse.username", ch.Username, "--clickhouse.password", ch.Password.Reveal()}}, nil)
@@ -129,16 +130,6 @@ func TestUnreachableEnginesAreNamed(t *testing.T) {
 	}
 }
 
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
-
 // Whatever is typed after --from: it is one of three things or an error that names the setting.
 func FuzzFrom(f *testing.F) {
 	for _, text := range []string{"", "earliest", "2026-01-31T12:00:00Z", "2026-01-31T12:00:00+05:30", "0:1500,1:900", "0:1,0:2", "0:-1", ":", "1:", "99999999999999999999:0", "0:1,"} {
@@ -188,7 +179,7 @@ func TestTopicsThatAreWrongAreNamedInReadiness(t *testing.T) {
 	var log syncBuffer
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	address := freeAddress(t)
+	address := testkit.FreeAddress(t)
 	go func() {
 		ended <- Main(ctx, lifecycle.Env{Stdout: &log, Stderr: &log, Args: []string{"--processor.listen", address, "--kafka.brokers", kafka.Brokers[0], "--clickhouse.addr", ch.Addr[0],
 			"--clickhouse.database", ch.Database, "--clickhouse.username", ch.Username, "--clickhouse.password", ch.Password.Reveal()}}, nil)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"turnout/deploy/load"
+	"turnout/internal/testkit"
 	"turnout/schemas/attempt"
 )
 
@@ -108,7 +109,7 @@ func (s *stack) judge(r *run, node string) {
 	t.Helper()
 	var rows []row
 	entries := r.gateway.model.ledger()
-	eventually(t, 30*time.Second, "calls and rows agree", func() (err error) {
+	testkit.Eventually(t, 30*time.Second, "calls and rows agree", func() (err error) {
 		if rows, err = s.rows(t.Context(), node); err != nil {
 			return err
 		}

@@ -56,7 +56,7 @@ func newStack(t *testing.T) *stack {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.db.Close() })
-	listen := freeAddress(t)
+	listen := testkit.FreeAddress(t)
 	s.start(t, "processor", listen, "--processor.listen", listen)
 	return s
 }
@@ -82,7 +82,7 @@ func (s *stack) start(t *testing.T, role, listen string, args ...string) {
 			t.Logf("log of the %s:\n%s", role, p.Log())
 		}
 	})
-	eventually(t, 30*time.Second, role+" is ready", func() error {
+	testkit.Eventually(t, 30*time.Second, role+" is ready", func() error {
 		resp, err := http.Get("http://" + listen + "/readyz")
 		if err != nil {
 			return err
@@ -112,10 +112,10 @@ var providers = []string{"cheap", "dear"}
 func (s *stack) gateway(t *testing.T, name string, m *model) *gateway {
 	t.Helper()
 	dir := t.TempDir()
-	listen := freeAddress(t)
+	listen := testkit.FreeAddress(t)
 	g := &gateway{t: t, url: "http://" + listen, file: filepath.Join(dir, "resources.yaml"), model: m}
 	g.write(map[string]int{"cheap": 1, "dear": 5})
-	s.start(t, "gateway", listen, "--listen", listen, "--admin_listen", freeAddress(t), "--resources", g.file, "--node_id", name,
+	s.start(t, "gateway", listen, "--listen", listen, "--admin_listen", testkit.FreeAddress(t), "--resources", g.file, "--node_id", name,
 		"--spool.dir", filepath.Join(dir, "spool"), "--spool.fsync", "never", "--poll_interval", "1s", "--hash_key", strings.Repeat("k", 32), "--shutdown_timeout", "5s")
 	return g
 }
@@ -210,29 +210,4 @@ func (g *gateway) ask(method, path string, body any) (status int, answer []byte,
 	defer resp.Body.Close()
 	answer, err = io.ReadAll(resp.Body)
 	return resp.StatusCode, answer, err
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	port, err := process.FreePort()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return process.Loopback(port)
-}
-
-// eventually asks until it gets no error.
-func eventually(t *testing.T, within time.Duration, what string, ask func() error) {
-	t.Helper()
-	deadline := time.Now().Add(within)
-	for {
-		err := ask()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within %s: %v", what, within, err)
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
 }

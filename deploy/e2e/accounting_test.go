@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"turnout/internal/testkit"
 	"turnout/internal/testkit/upstream"
 )
 
@@ -64,7 +65,7 @@ func TestHealthAccounting(t *testing.T) {
 		}
 		cancel()
 		<-done
-		eventually(t, 10*time.Second, "the upstream is let go", func() error {
+		testkit.Eventually(t, 10*time.Second, "the upstream is let go", func() error {
 			if u.Gone() == gone {
 				return fmt.Errorf("%d calls were let go", gone)
 			}
@@ -78,7 +79,7 @@ func TestHealthAccounting(t *testing.T) {
 	}
 
 	var attempts, errors int64
-	eventually(t, 30*time.Second, "ClickHouse's slots hold what counts", func() error {
+	testkit.Eventually(t, 30*time.Second, "ClickHouse's slots hold what counts", func() error {
 		row := s.db.QueryRow(t.Context(), "SELECT toInt64(sum(attempts - client_errors - canceled)), toInt64(sum(errors)) FROM folds FINAL WHERE kind = 'slot' AND provider = 'accounted' AND generation = (SELECT max(generation) FROM fold_generations)")
 		if err := row.Scan(&attempts, &errors); err != nil {
 			return err
@@ -96,7 +97,7 @@ func TestHealthAccounting(t *testing.T) {
 	// then from the snapshot, without counting twice.
 	u.Script(`400 json:"{\"error\":{\"message\":\"no matter\",\"type\":\"invalid_request_error\",\"code\":null}}"`)
 	for _, n := range []*node{g, s.gateway("node-b")} {
-		eventually(t, 30*time.Second, n.name+" knows the uptime", func() error {
+		testkit.Eventually(t, 30*time.Second, n.name+" knows the uptime", func() error {
 			r := n.explained(body)
 			if !strings.Contains(r.body, `"uptime":`+uptime) || !strings.Contains(r.body, `"snapshot_age_s"`) {
 				return fmt.Errorf("want an uptime of %s from a snapshot: %s", uptime, r.body)

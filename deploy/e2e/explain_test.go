@@ -17,6 +17,7 @@ import (
 
 	"turnout/gateway/explain"
 	"turnout/internal/lifecycle"
+	"turnout/internal/testkit"
 )
 
 const (
@@ -234,7 +235,7 @@ func TestExplainDecidesAgain(t *testing.T) {
 	changed := strings.NewReplacer("input: 0.", "input: 7.", "input: 1", "input: 3", "percent: 12.5", "percent: 50", "sim-swift: 1.3", "sim-swift: 0.2",
 		`"exploration_rate":0.15`, `"exploration_rate":0`, `"score_margin":0.4`, `"score_margin":0`).Replace(documents)
 	s.write(changed)
-	eventually(t, 20*time.Second, "the changed resources are served", func() error {
+	testkit.Eventually(t, 20*time.Second, "the changed resources are served", func() error {
 		probe, err := s.send(a.url, kinds[0], 0)
 		if err != nil {
 			return err
@@ -275,7 +276,7 @@ func (s *system) write(documents string) {
 // explained waits until everything of a request is stored and explains it.
 func (s *system) explained(store explain.Store, id string) *explain.Report {
 	var report *explain.Report
-	eventually(s.t, 30*time.Second, "request "+id+" can be explained", func() (err error) {
+	testkit.Eventually(s.t, 30*time.Second, "request "+id+" can be explained", func() (err error) {
 		ctx, cancel := context.WithTimeout(s.t.Context(), 10*time.Second)
 		defer cancel()
 		if report, err = explain.Explain(ctx, store, id); err != nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"turnout/deploy/sim"
+	"turnout/internal/testkit"
 )
 
 const revoked = "to-e2e-revoked-000000000000000000000000"
@@ -154,7 +155,7 @@ func TestBrokenResources(t *testing.T) {
 	}
 
 	s.edit(func(text string) string { return strings.Replace(text, "colour: blue\n", "", 1) })
-	eventually(t, 5*time.Second, "the new model serves", func() error {
+	testkit.Eventually(t, 5*time.Second, "the new model serves", func() error {
 		_, err := plain(t.Context(), sdk, question("new", 2))
 		return err
 	})

@@ -18,6 +18,7 @@ import (
 	"turnout/deploy/load"
 	"turnout/deploy/sim"
 	"turnout/internal/kafkax"
+	"turnout/internal/testkit"
 	"turnout/internal/testkit/chtest"
 	"turnout/internal/testkit/kafkatest"
 	"turnout/schemas/attempt"
@@ -134,7 +135,7 @@ func TestMeasureOtherNodeLeavesAFailingProvider(t *testing.T) {
 			const warm = 3 * time.Second
 			done := make(chan error)
 			for n, rate := range nodes {
-				eventually(t, 15*time.Second, n.name+" has the snapshot", func() error { return n.snapshotYounger(time.Hour) })
+				testkit.Eventually(t, 15*time.Second, n.name+" has the snapshot", func() error { return n.snapshotYounger(time.Hour) })
 				go func() {
 					_, err := load.Run(t.Context(), load.Options{URL: n.url, Key: token, Models: []string{sim.Small}, Rate: rate, StreamShare: 0.5, MaxTokens: 8, Duration: warm + way.watched}, nil)
 					done <- err
@@ -187,7 +188,7 @@ func TestMeasureLeavingBySnapshotsAlone(t *testing.T) {
 				"--clickhouse.username", s.clickhouse.Username, "--clickhouse.password", s.clickhouse.Password.Reveal())
 			done := make(chan error)
 			for n, rate := range map[*node]float64{a: busy, b: quiet} {
-				eventually(t, 15*time.Second, n.name+" has the snapshot", func() error { return n.snapshotYounger(time.Hour) })
+				testkit.Eventually(t, 15*time.Second, n.name+" has the snapshot", func() error { return n.snapshotYounger(time.Hour) })
 				go func() {
 					_, err := load.Run(t.Context(), load.Options{URL: n.url, Key: token, Models: []string{sim.Small}, Rate: rate, StreamShare: 0.5, MaxTokens: 8, Duration: warm + watched}, nil)
 					done <- err
@@ -263,7 +264,7 @@ func TestMeasureKafkaAway(t *testing.T) {
 	waiting := g.metric("turnout_gateway_spool_depth")
 	kafka.Start()
 	back := time.Now()
-	eventually(t, 5*time.Minute, "the spool is empty", func() error {
+	testkit.Eventually(t, 5*time.Minute, "the spool is empty", func() error {
 		if depth := g.metric("turnout_gateway_spool_depth"); depth > 0 {
 			return fmt.Errorf("%.0f events wait", depth)
 		}
@@ -272,7 +273,7 @@ func TestMeasureKafkaAway(t *testing.T) {
 	drained := time.Since(back)
 	var rows int64
 	want := int64(len(s.sim.Ledger(0)))
-	eventually(t, 5*time.Minute, "all rows", func() error {
+	testkit.Eventually(t, 5*time.Minute, "all rows", func() error {
 		time.Sleep(time.Second)
 		if err := s.db.QueryRow(t.Context(), "SELECT toInt64(count()) FROM attempts").Scan(&rows); err != nil {
 			return err

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"turnout/deploy/sim"
+	"turnout/internal/testkit"
 	"turnout/schemas/attempt"
 )
 
@@ -190,7 +191,7 @@ func (s *system) interrupted() []string {
 // judgeFolds checks that each row was folded once, whoever was killed.
 func (s *system) judgeFolds(rows int) {
 	s.t.Helper()
-	eventually(s.t, 20*time.Second, "usage holds each row once", func() error {
+	testkit.Eventually(s.t, 20*time.Second, "usage holds each row once", func() error {
 		var folded int64
 		if err := s.db.QueryRow(s.t.Context(), "SELECT sum(attempts) FROM usage_hourly").Scan(&folded); err != nil {
 			return err

@@ -9,6 +9,7 @@ import (
 
 	"turnout/deploy/load"
 	"turnout/deploy/sim"
+	"turnout/internal/testkit"
 	"turnout/internal/testkit/chtest"
 	"turnout/internal/testkit/kafkatest"
 )
@@ -27,7 +28,7 @@ func TestOutages(t *testing.T) {
 	s := newSystem(t, parts{clickhouse: ch, kafka: kafka, providers: paced(sim.Fixed(20), sim.Fixed(400))})
 	g := s.gateway("node-a")
 	s.processor("processor")
-	eventually(t, 30*time.Second, "a first snapshot", func() error { return g.snapshotYounger(time.Minute) })
+	testkit.Eventually(t, 30*time.Second, "a first snapshot", func() error { return g.snapshotYounger(time.Minute) })
 
 	for _, outage := range []struct {
 		name      string
@@ -66,7 +67,7 @@ func TestOutages(t *testing.T) {
 		healed := time.Now()
 		rows := s.balance(time.Minute)
 		s.tell(fmt.Sprintf("%s for %s", outage.name, away), rows)
-		eventually(t, 30*time.Second, "a fresh snapshot", func() error { return g.snapshotYounger(away/2 + 3*time.Second) })
+		testkit.Eventually(t, 30*time.Second, "a fresh snapshot", func() error { return g.snapshotYounger(away/2 + 3*time.Second) })
 		first, last := ages[0], ages[len(ages)-1]
 		t.Logf("%s: %d requests, %d answered, %d calls; snapshot age %.1f s at the start, %.1f s at the end; own attempts at most %.0f; rows and a fresh snapshot %.1f s after",
 			outage.name, sum.Requests, sum.OK, len(s.sim.Ledger(0))-before, first, last, slices.Max(backlog), time.Since(healed).Seconds())
@@ -98,7 +99,7 @@ func TestStartWithoutEngines(t *testing.T) {
 	g := s.newGateway("node-a")
 	g.start()
 	g.logs(20*time.Second, "Kafka cannot be reached", s.kafka.Brokers[0])
-	eventually(t, 5*time.Second, "the reason", func() error {
+	testkit.Eventually(t, 5*time.Second, "the reason", func() error {
 		status, body := g.readiness()
 		if status != http.StatusServiceUnavailable || !containsAll(body, []string{"topic", s.kafka.Brokers[0]}) {
 			return fmt.Errorf("readyz: %d %s; want 503 naming what was not read and %s", status, body, s.kafka.Brokers[0])
@@ -117,7 +118,7 @@ func TestStartWithoutEngines(t *testing.T) {
 	g.start()
 	g.await()
 	g.logs(20*time.Second, "ClickHouse cannot be reached", s.clickhouse.Addr[0])
-	eventually(t, 15*time.Second, "readiness says that ClickHouse is away", func() error {
+	testkit.Eventually(t, 15*time.Second, "readiness says that ClickHouse is away", func() error {
 		status, body := g.readiness()
 		if status != http.StatusOK || !containsAll(body, []string{`"clickhouse"`}) {
 			return fmt.Errorf("readyz: %d %s", status, body)
@@ -130,5 +131,5 @@ func TestStartWithoutEngines(t *testing.T) {
 	ch.Start()
 	s.processor("processor")
 	s.tell("started without engines", s.balance(30*time.Second))
-	eventually(t, 30*time.Second, "a snapshot", func() error { return g.snapshotYounger(time.Minute) })
+	testkit.Eventually(t, 30*time.Second, "a snapshot", func() error { return g.snapshotYounger(time.Minute) })
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"turnout/deploy/internal/process"
+	"turnout/internal/testkit"
 )
 
 // node is a gateway or a processor, a process of its own. It may be killed and started again, on the
@@ -91,7 +92,7 @@ func (n *node) exits(within time.Duration) (int, string) {
 // await waits until the process says that it is ready.
 func (n *node) await() {
 	n.t.Helper()
-	eventually(n.t, 20*time.Second, n.name+" is ready", func() error {
+	testkit.Eventually(n.t, 20*time.Second, n.name+" is ready", func() error {
 		select {
 		case <-n.proc.Done():
 			n.t.Fatalf("%s ended:\n%s", n.name, n.proc.Log())
@@ -143,7 +144,7 @@ func (n *node) metric(name string) float64 {
 // logs waits until the log holds all the texts in one line.
 func (n *node) logs(within time.Duration, texts ...string) {
 	n.t.Helper()
-	eventually(n.t, within, n.name+" logs "+strings.Join(texts, " and "), func() error {
+	testkit.Eventually(n.t, within, n.name+" logs "+strings.Join(texts, " and "), func() error {
 		data, err := os.ReadFile(n.proc.LogPath())
 		if err != nil {
 			return err
@@ -164,29 +165,4 @@ func containsAll(text string, parts []string) bool {
 		}
 	}
 	return true
-}
-
-// eventually asks until it gets no error.
-func eventually(t *testing.T, within time.Duration, what string, ask func() error) {
-	t.Helper()
-	deadline := time.Now().Add(within)
-	for {
-		err := ask()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within %s: %v", what, within, err)
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	port, err := process.FreePort()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return process.Loopback(port)
 }

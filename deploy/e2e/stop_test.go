@@ -13,6 +13,7 @@ import (
 	"github.com/openai/openai-go/v3/packages/ssestream"
 
 	"turnout/deploy/sim"
+	"turnout/internal/testkit"
 	"turnout/schemas/attempt"
 )
 
@@ -130,7 +131,7 @@ func TestKillDuringStreams(t *testing.T) {
 	if got := outcomes(rows); len(rows) != running || got[attempt.Interrupted] < running/2 || got[attempt.Interrupted]+got[attempt.Completed] != running {
 		t.Errorf("%d rows: %v", len(rows), got)
 	}
-	eventually(t, 5*time.Second, "the dead gateway's directory is gone", func() error {
+	testkit.Eventually(t, 5*time.Second, "the dead gateway's directory is gone", func() error {
 		left, err := filepath.Glob(filepath.Join(spool, "*"))
 		if err == nil && len(left) != 1 {
 			err = fmt.Errorf("the spool holds %q", left)

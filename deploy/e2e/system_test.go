@@ -17,6 +17,7 @@ import (
 	"turnout/deploy/sim"
 	"turnout/internal/chx"
 	"turnout/internal/kafkax"
+	"turnout/internal/testkit"
 	"turnout/internal/testkit/chtest"
 	"turnout/internal/testkit/kafkatest"
 	"turnout/migrations"
@@ -107,7 +108,7 @@ func hashOf(token string) string {
 // newGateway prepares a gateway that has not been started. args come last, so that they win.
 func (s *system) newGateway(name string, args ...string) *node {
 	s.t.Helper()
-	listen, admin := freeAddress(s.t), freeAddress(s.t)
+	listen, admin := testkit.FreeAddress(s.t), testkit.FreeAddress(s.t)
 	n := &node{t: s.t, name: name, role: "gateway", dir: s.dir, url: "http://" + listen, admin: "http://" + admin}
 	n.args = append([]string{
 		"--listen", listen, "--admin_listen", admin, "--resources", s.resources, "--node_id", name,
@@ -128,7 +129,7 @@ func (s *system) gateway(name string, args ...string) *node {
 
 func (s *system) processor(name string) *node {
 	s.t.Helper()
-	listen := freeAddress(s.t)
+	listen := testkit.FreeAddress(s.t)
 	n := &node{t: s.t, name: name, role: "processor", dir: s.dir, url: "http://" + listen, admin: "http://" + listen}
 	n.args = append([]string{"--processor.listen", listen, "--log.level", "warn"}, s.engineFlags()...)
 	n.start()
@@ -146,7 +147,7 @@ func (s *system) engineFlags() []string {
 func (s *system) balance(within time.Duration) []load.Row {
 	s.t.Helper()
 	var rows []load.Row
-	eventually(s.t, within, "ledger and rows agree", func() error {
+	testkit.Eventually(s.t, within, "ledger and rows agree", func() error {
 		var err error
 		if rows, err = s.rows(); err != nil {
 			return err

@@ -16,6 +16,7 @@ import (
 	"turnout/deploy/load"
 	"turnout/deploy/sim"
 	"turnout/internal/kafkax"
+	"turnout/internal/testkit"
 	"turnout/schemas/attempt"
 	"turnout/schemas/snapshot"
 	"turnout/schemas/topic"
@@ -46,7 +47,7 @@ func TestTrafficLeavesAFailingProvider(t *testing.T) {
 	// No snapshot but the first reaches these nodes.
 	nodes := []*node{s.gateway("node-a", "--poll_interval", "10m"), s.gateway("node-b", "--poll_interval", "10m")}
 	for _, n := range nodes {
-		eventually(t, 5*time.Second, n.name+" has the snapshot", func() error {
+		testkit.Eventually(t, 5*time.Second, n.name+" has the snapshot", func() error {
 			if age := n.metric("turnout_gateway_snapshot_age_seconds"); age < 0 {
 				return fmt.Errorf("snapshot age %v", age)
 			}
@@ -201,7 +202,7 @@ func (s *system) replayHistory(first string) {
 	if _, err := client.NewWriter(topic.Attempts).Write(t.Context(), records); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 40*time.Second, "a snapshot holds the history", func() error {
+	testkit.Eventually(t, 40*time.Second, "a snapshot holds the history", func() error {
 		var held int64
 		err := s.db.QueryRow(t.Context(), "SELECT sum(attempts) FROM snapshot_rows WHERE profile = ? AND snapshot_id = (SELECT snapshot_id FROM snapshot_heads ORDER BY generation DESC, watermark_sum DESC, as_of DESC LIMIT 1)",
 			snapshot.DefaultProfile().ID).Scan(&held)

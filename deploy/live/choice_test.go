@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"turnout/internal/testkit"
 )
 
 // quiet keeps chance and habit out of a test that is about the score, and steady also how fast the
@@ -261,7 +263,7 @@ func TestStablePreferenceHoldsWithinItsMargin(t *testing.T) {
 	if got := n.send(ask{project: "brief"}); got.Provider != "a" && time.Since(began) < 1900*time.Millisecond {
 		t.Errorf("the preference was dropped after %s of 2 s", time.Since(began))
 	}
-	eventually(t, 5*time.Second, "the preference ends", func() error {
+	testkit.Eventually(t, 5*time.Second, "the preference ends", func() error {
 		if got := n.send(ask{project: "brief"}); got.Provider != "b" {
 			return fmt.Errorf("still %s (%s)", got.Provider, got.Reason)
 		}
@@ -311,7 +313,7 @@ func TestProjectConfigurationIsMergedAndReadAgain(t *testing.T) {
 	}
 	// A configuration out of range is refused with its path, and the last good one stays.
 	s.write(with("{" + calm + ", weights: {price: -1}}"))
-	eventually(t, 5*time.Second, "the mistake is told", func() error {
+	testkit.Eventually(t, 5*time.Second, "the mistake is told", func() error {
 		if !strings.Contains(n.logs.String(), "routing.weights.price") {
 			return fmt.Errorf("log: %s", n.logs)
 		}

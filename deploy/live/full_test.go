@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"turnout/internal/testkit"
 )
 
 // TestANodeAsksForUsageOnceAMinute: the node that served the requests itself takes up the observed
@@ -24,7 +26,7 @@ func TestANodeAsksForUsageOnceAMinute(t *testing.T) {
 	s.awaitUsage("main", 21)
 	n.goes("plain", "", ask{tokens: 6000})
 	var took time.Duration
-	eventually(t, 80*time.Second, "observed rates count", func() error {
+	testkit.Eventually(t, 80*time.Second, "observed rates count", func() error {
 		took = time.Since(began)
 		if got := n.send(ask{tokens: 6000}); got.Provider != "caching" {
 			return fmt.Errorf("went to %s", got.Provider)

@@ -13,6 +13,7 @@ import (
 	"turnout/deploy/load"
 	"turnout/gateway"
 	"turnout/internal/lifecycle"
+	"turnout/internal/testkit"
 )
 
 // TestObservedRatesReplaceTheDefaults: 19 requests do not, nor do 20 with too few tokens; the 20th does.
@@ -48,7 +49,7 @@ func TestObservedRatesReplaceTheDefaults(t *testing.T) {
 	hit := float64(cached) / float64(input)
 
 	fourth := s.gateway("fourth")
-	eventually(t, 5*time.Second, "observed rates count", func() error {
+	testkit.Eventually(t, 5*time.Second, "observed rates count", func() error {
 		got := fourth.send(ask{tokens: 6000})
 		if got.Provider != "caching" {
 			return fmt.Errorf("went to %s; considered %s", got.Provider, figures(got.Considered))
@@ -72,7 +73,7 @@ func TestObservedRatesReplaceTheDefaults(t *testing.T) {
 		}
 		return all
 	}
-	eventually(t, 10*time.Second, "rows", func() error {
+	testkit.Eventually(t, 10*time.Second, "rows", func() error {
 		if n := len(rates("fourth", "main")); n < 1 {
 			return fmt.Errorf("%d rows", n)
 		}
@@ -106,7 +107,7 @@ func (s *stack) usage(project, provider string) (input, cached, output int64) {
 
 func (s *stack) awaitUsage(project string, successes int64) {
 	s.t.Helper()
-	eventually(s.t, 15*time.Second, "usage of "+project, func() error {
+	testkit.Eventually(s.t, 15*time.Second, "usage of "+project, func() error {
 		var got int64
 		if err := s.db.QueryRow(s.t.Context(), "SELECT sum(successes) FROM usage_hourly WHERE project_id = ?", project).Scan(&got); err != nil {
 			return err
@@ -129,7 +130,7 @@ type group struct {
 func (s *stack) groups(project string, want int) []group {
 	s.t.Helper()
 	var all []group
-	eventually(s.t, 30*time.Second, "rows of "+project, func() error {
+	testkit.Eventually(s.t, 30*time.Second, "rows of "+project, func() error {
 		found, err := s.db.Query(s.t.Context(), "SELECT reason, provider, propensity, toInt64(count()) FROM attempts_unique WHERE project_id = ? GROUP BY 1, 2, 3 ORDER BY 1, 2, 3", project)
 		if err != nil {
 			return err

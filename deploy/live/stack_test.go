@@ -275,7 +275,7 @@ func (s *stack) gateway(name string, environ ...string) *node {
 	}
 	env := lifecycle.Env{Args: s.args(name, listen), Environ: s.environ(environ...), Stdout: n.logs, Stderr: n.logs}
 	s.background(name, n.logs, func(ctx context.Context) error { return gateway.Main(ctx, env, nil) })
-	eventually(s.t, 15*time.Second, name+" is ready", func() error {
+	testkit.Eventually(s.t, 15*time.Second, name+" is ready", func() error {
 		resp, err := http.Get(n.url + "/readyz")
 		if err != nil {
 			return err
@@ -292,7 +292,7 @@ func (s *stack) gateway(name string, environ ...string) *node {
 // reloaded waits until the node has read the resources again since it logged what stood there before.
 func (n *node) reloaded(before int) {
 	n.t.Helper()
-	eventually(n.t, 5*time.Second, "resources are read again", func() error {
+	testkit.Eventually(n.t, 5*time.Second, "resources are read again", func() error {
 		if got := n.reloads(); got <= before {
 			return fmt.Errorf("read %d times", got)
 		}
@@ -313,22 +313,6 @@ func (s *stack) rewrite(set setup, nodes ...*node) {
 	s.write(set)
 	for i, n := range nodes {
 		n.reloaded(before[i])
-	}
-}
-
-// eventually asks until it gets no error.
-func eventually(t *testing.T, within time.Duration, what string, ask func() error) {
-	t.Helper()
-	deadline := time.Now().Add(within)
-	for {
-		err := ask()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within %s: %v", what, within, err)
-		}
-		time.Sleep(20 * time.Millisecond)
 	}
 }
 

@@ -129,7 +129,7 @@ func (e engines) start(t *testing.T, role, url string, args ...string) *node {
 
 func (e engines) processor(t *testing.T) {
 	t.Helper()
-	listen := freeAddress(t)
+	listen := testkit.FreeAddress(t)
 	e.start(t, "processor", "http://"+listen, "--processor.listen", listen)
 }
 
@@ -140,21 +140,12 @@ func (e engines) gateway(t *testing.T, resources string) *node {
 	if err := os.WriteFile(file, []byte(resources), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	listen, admin := freeAddress(t), freeAddress(t)
+	listen, admin := testkit.FreeAddress(t), testkit.FreeAddress(t)
 	n := e.start(t, "gateway", "http://"+listen, "--listen", listen, "--admin_listen", admin, "--resources", file, "--node_id", "soak",
 		"--spool.dir", filepath.Join(dir, "spool"), "--spool.fsync", "never", "--hash_key", strings.Repeat("k", 32),
 		"--shutdown_timeout", "5s", "--poll_interval", "2s")
 	n.admin = "http://" + admin
 	return n
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	port, err := process.FreePort()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return process.Loopback(port)
 }
 
 func (n *node) stop() {
