@@ -18,11 +18,9 @@ import (
 	"turnout/gateway/internal/dispatch"
 	"turnout/gateway/internal/state"
 	"turnout/gateway/llm"
-	"turnout/internal/chx"
 	"turnout/internal/kafkax"
 	"turnout/internal/testkit/chtest"
 	"turnout/internal/testkit/kafkatest"
-	"turnout/migrations"
 	"turnout/schemas/attempt"
 	"turnout/schemas/snapshot"
 	"turnout/schemas/topic"
@@ -45,15 +43,7 @@ func (d *discard) Fail(e *llm.APIError, _ []byte) { d.failed = e }
 // are a part of its view that the other does not have, and are kept out so. Failures are kept out too:
 // what a node learns of a key in flight reaches the other only later.
 func TestTwoNodesChooseAlike(t *testing.T) {
-	ch := chtest.New(t)
-	if _, _, err := migrations.Up(t.Context(), ch); err != nil {
-		t.Fatal(err)
-	}
-	conn, err := chx.Open(ch)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
+	ch, conn := chtest.Migrated(t)
 	rng := rand.New(rand.NewPCG(91, 92))
 	up := quickUpstream(t)
 	var specs []providerSpec

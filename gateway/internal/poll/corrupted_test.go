@@ -10,7 +10,6 @@ import (
 
 	"turnout/internal/chx"
 	"turnout/internal/testkit/chtest"
-	"turnout/migrations"
 	"turnout/schemas/snapshot"
 )
 
@@ -81,15 +80,7 @@ func TestCorruptedSnapshotsArePassedOver(t *testing.T) {
 		"an absurd generation": {func(h *snapshot.StoredHead, _ *[]snapshot.StoredRow) { h.Generation, h.Checksum = 1<<40, 7 }, "checksum"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cfg := chtest.New(t)
-			if _, _, err := migrations.Up(t.Context(), cfg); err != nil {
-				t.Fatal(err)
-			}
-			conn, err := chx.Open(cfg)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer conn.Close()
+			_, conn := chtest.Migrated(t)
 			var log logText
 			p := New(conn, time.Minute, time.Now, slog.New(slog.NewTextHandler(&log, nil)))
 			now := time.Now().UTC().Truncate(time.Millisecond)

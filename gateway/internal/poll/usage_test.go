@@ -10,22 +10,13 @@ import (
 	"turnout/gateway/routing"
 	"turnout/internal/chx"
 	"turnout/internal/testkit/chtest"
-	"turnout/migrations"
 )
 
 func TestMain(m *testing.M) { chtest.Main(m) }
 
 // A node with many projects once sent a query for each of them every minute.
 func TestUsageOfAllProjectsIsOneQuery(t *testing.T) {
-	cfg := chtest.New(t)
-	if _, _, err := migrations.Up(t.Context(), cfg); err != nil {
-		t.Fatal(err)
-	}
-	conn, err := chx.Open(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
+	_, conn := chtest.Migrated(t)
 	const projects = 300
 	if err := conn.Exec(chx.SyncInsert(t.Context()), fmt.Sprintf(`INSERT INTO folds (kind, generation, at, project_id, model, provider, successes, output_tokens, kafka_offset)
 		SELECT 'usage', (SELECT max(generation) FROM fold_generations), toStartOfHour(now()), concat('it''s ', toString(number)), 'm', 'a', 10 + number, 7, 1 FROM numbers(%d)`, projects)); err != nil {

@@ -19,6 +19,7 @@ import (
 	"turnout/deploy/local"
 	"turnout/internal/chx"
 	"turnout/internal/testkit"
+	"turnout/migrations"
 )
 
 const stopTimeout = 5 * time.Second
@@ -66,6 +67,21 @@ func New(t testing.TB) chx.Config {
 		exec(t, cfg, "DROP DATABASE "+cfg.Database+" SYNC")
 	})
 	return cfg
+}
+
+// Migrated is New with all migrations, and connected to.
+func Migrated(t testing.TB) (chx.Config, *chx.Conn) {
+	t.Helper()
+	cfg := New(t)
+	if _, _, err := migrations.Up(context.Background(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := chx.Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return cfg, conn
 }
 
 func createDatabase(t testing.TB, cfg chx.Config) string {

@@ -6,11 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"turnout/internal/chx"
 	"turnout/internal/kafkax"
 	"turnout/internal/testkit/chtest"
 	"turnout/internal/testkit/kafkatest"
-	"turnout/migrations"
 	"turnout/schemas/topic"
 )
 
@@ -19,15 +17,7 @@ func TestMain(m *testing.M) { chtest.Main(m) }
 // A foreign record may be as large as its topic takes, by its value, its key or its headers: with ours
 // added the dead letter topic took it no more, and its partition stood still for ever.
 func TestTheLargestForeignRecordIsPutAside(t *testing.T) {
-	ch := chtest.New(t)
-	if _, _, err := migrations.Up(t.Context(), ch); err != nil {
-		t.Fatal(err)
-	}
-	conn, err := chx.Open(ch)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
+	_, conn := chtest.Migrated(t)
 	client, err := kafkax.Open(kafkatest.New(t, 1), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)

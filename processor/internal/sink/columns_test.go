@@ -12,7 +12,6 @@ import (
 
 	"turnout/internal/chx"
 	"turnout/internal/testkit/chtest"
-	"turnout/migrations"
 	"turnout/schemas/attempt"
 )
 
@@ -83,15 +82,7 @@ func insert(t *testing.T, conn *chx.Conn, events ...*attempt.Event) {
 }
 
 func TestEveryFieldArrivesInItsColumn(t *testing.T) {
-	cfg := chtest.New(t)
-	if _, _, err := migrations.Up(t.Context(), cfg); err != nil {
-		t.Fatal(err)
-	}
-	conn, err := chx.Open(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
+	_, conn := chtest.Migrated(t)
 	full, bare := numbered(t), &attempt.Event{SchemaVersion: 1, EventID: "bare", StartedAt: time.Now()}
 	insert(t, conn, full, bare)
 
@@ -160,15 +151,7 @@ func TestWordsAreBoundedAndTheirOwn(t *testing.T) {
 
 // The list of candidates is kept as it came, so one of another encoder must not spoil anybody's query.
 func TestListsOfOtherShapesSpoilNoQuery(t *testing.T) {
-	cfg := chtest.New(t)
-	if _, _, err := migrations.Up(t.Context(), cfg); err != nil {
-		t.Fatal(err)
-	}
-	conn, err := chx.Open(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
+	_, conn := chtest.Migrated(t)
 	lists := []string{``, `[]`, `[1]`, `[null]`, `[[{}]]`, `["a"]`, `[{"provider":1,"price":"x","score":[],"cache_supported":"no","cooldown_ends_ms":1e400}]`,
 		`[{"provider":"\ud800","price":-0,"new":{"in":[1.5e3]}}]`, strings.Repeat("[", 120) + strings.Repeat("]", 120), ` [ {"provider" : "a"} ] `}
 	c := newColumns()

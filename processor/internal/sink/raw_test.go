@@ -6,10 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"turnout/internal/chx"
 	"turnout/internal/kafkax"
 	"turnout/internal/testkit/chtest"
-	"turnout/migrations"
 	"turnout/processor/internal/partition"
 	"turnout/schemas/attempt"
 )
@@ -17,15 +15,7 @@ import (
 // A server sorts what does not come sorted and says nothing, at a fifth more of its CPU: a change
 // of the table's key would bring that back without any test failing but this one.
 func TestTheServerFindsRowsSorted(t *testing.T) {
-	cfg := chtest.New(t)
-	if _, _, err := migrations.Up(t.Context(), cfg); err != nil {
-		t.Fatal(err)
-	}
-	conn, err := chx.Open(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
+	_, conn := chtest.Migrated(t)
 	s := New(Config{}, conn, conn, nil, nil, nil, time.Now, nil)
 	const rows = 1000
 	rng, now := rand.New(rand.NewPCG(1, 2)), time.Now().Truncate(time.Hour)
