@@ -204,6 +204,20 @@ type Response struct {
 	Usage    Usage
 }
 
+// NameCalls gives an id to calls of tools that came without one, and says whether there are any calls.
+func (r *Response) NameCalls() bool {
+	calls := 0
+	for i := range r.Parts {
+		if p := &r.Parts[i]; p.Kind == PartCall {
+			if !Filled(p.ID) {
+				p.ID = CallID(r.ID, calls)
+			}
+			calls++
+		}
+	}
+	return calls > 0
+}
+
 // CallID is an id for the nth tool call, from 0, of an answer, where it came without one: other protocols
 // cannot do without, and none may stand twice in a conversation.
 func CallID(answer Raw, n int) Raw {

@@ -80,16 +80,7 @@ func DecodeResponse(body []byte, contextLimit int64) (*llm.Response, error) {
 	case Failed(r.Upstream):
 		return nil, fmt.Errorf("an answer that ended with finish_reason %q", r.Upstream)
 	}
-	calls := 0
-	for i := range r.Parts {
-		if p := &r.Parts[i]; p.Kind == llm.PartCall {
-			if !llm.Filled(p.ID) {
-				p.ID = llm.CallID(r.ID, calls)
-			}
-			calls++
-		}
-	}
-	r.Finish = finishOf(r.Upstream, calls > 0)
+	r.Finish = finishOf(r.Upstream, r.NameCalls())
 	return r, nil
 }
 

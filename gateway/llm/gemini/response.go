@@ -166,16 +166,7 @@ func DecodeResponse(body []byte, contextLimit int64) (*llm.Response, error) {
 	case failed(c.finish):
 		return nil, fmt.Errorf("an answer that ended with finishReason %s", c.finish)
 	}
-	calls := 0
-	for i := range r.Parts {
-		if p := &r.Parts[i]; p.Kind == llm.PartCall {
-			if !llm.Filled(p.ID) {
-				p.ID = llm.CallID(c.id, calls)
-			}
-			calls++
-		}
-	}
-	r.Finish = finishOf(c.finish, calls > 0)
+	r.Finish = finishOf(c.finish, r.NameCalls())
 	return r, nil
 }
 
