@@ -22,11 +22,9 @@ const leastMessageBytes = 1 << 20
 func (c *Client) CheckTopics(ctx context.Context, specs []topic.Spec) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	request := &kafka.DescribeConfigsRequest{}
-	var names []string
-	for _, spec := range specs {
-		names = append(names, spec.Name)
-		request.Resources = append(request.Resources, kafka.DescribeConfigRequestResource{ResourceType: kafka.ResourceTypeTopic, ResourceName: spec.Name})
+	names := make([]string, len(specs))
+	for i, spec := range specs {
+		names[i] = spec.Name
 	}
 	counts, err := c.partitions(ctx, names...)
 	if err != nil {
@@ -44,25 +42,42 @@ func (c *Client) CheckTopics(ctx context.Context, specs []topic.Spec) error {
 	if len(mistakes) > 0 {
 		return errors.Join(mistakes...)
 	}
-	answer, err := c.client.DescribeConfigs(ctx, request)
-	if refused := kafka.Error(0); errors.As(err, &refused) {
-		return nil
-	}
+	have, err := c.topicSettings(ctx, names)
 	if err != nil {
-		return fmt.Errorf("asking for the settings of topics: %w", c.unreachable(err))
+		return err
 	}
-	for _, resource := range answer.Resources {
-		i := slices.IndexFunc(specs, func(s topic.Spec) bool { return s.Name == resource.ResourceName })
-		if i < 0 || resource.Error != nil {
-			continue
-		}
-		have := map[string]string{}
-		for _, entry := range resource.ConfigEntries {
-			have[entry.ConfigName] = entry.ConfigValue
-		}
-		mistakes = append(mistakes, wrongSettings(specs[i], have)...)
+	for _, spec := range specs {
+		mistakes = append(mistakes, wrongSettings(spec, have[spec.Name])...)
 	}
 	return errors.Join(mistakes...)
+}
+
+// topicSettings returns the settings of topics that exist, by topic and name; a topic is missing there
+// if they may not be asked for.
+func (c *Client) topicSettings(ctx context.Context, topics []string) (map[string]map[string]string, error) {
+	request := &kafka.DescribeConfigsRequest{}
+	for _, name := range topics {
+		request.Resources = append(request.Resources, kafka.DescribeConfigRequestResource{ResourceType: kafka.ResourceTypeTopic, ResourceName: name})
+	}
+	answer, err := c.client.DescribeConfigs(ctx, request)
+	if refused := kafka.Error(0); errors.As(err, &refused) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("asking for the settings of topics: %w", c.unreachable(err))
+	}
+	have := map[string]map[string]string{}
+	for _, resource := range answer.Resources {
+		if resource.Error != nil {
+			continue
+		}
+		of := map[string]string{}
+		for _, entry := range resource.ConfigEntries {
+			of[entry.ConfigName] = entry.ConfigValue
+		}
+		have[resource.ResourceName] = of
+	}
+	return have, nil
 }
 
 // wrongSettings lists the settings with which records of a topic would be lost.

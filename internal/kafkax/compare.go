@@ -2,11 +2,8 @@ package kafkax
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-
-	"github.com/segmentio/kafka-go"
 
 	"turnout/schemas/topic"
 )
@@ -31,35 +28,28 @@ func (c *Client) CompareTopics(ctx context.Context, specs []topic.Spec) ([]Found
 		return nil, err
 	}
 	found := make([]Found, len(specs))
-	request := &kafka.DescribeConfigsRequest{}
+	var there []string
 	for i, spec := range specs {
 		found[i] = Found{Partitions: counts[spec.Name], Unseen: counts[spec.Name] > 0}
 		if found[i].Unseen {
-			request.Resources = append(request.Resources, kafka.DescribeConfigRequestResource{ResourceType: kafka.ResourceTypeTopic, ResourceName: spec.Name})
+			there = append(there, spec.Name)
 		}
 	}
-	if len(request.Resources) == 0 {
+	if len(there) == 0 {
 		return found, nil
 	}
-	answer, err := c.client.DescribeConfigs(ctx, request)
-	if refused := kafka.Error(0); errors.As(err, &refused) {
-		return found, nil
-	}
+	have, err := c.topicSettings(ctx, there)
 	if err != nil {
-		return nil, fmt.Errorf("asking for the settings of topics: %w", c.unreachable(err))
+		return nil, err
 	}
-	for _, resource := range answer.Resources {
-		i := slices.Index(names, resource.ResourceName)
-		if i < 0 || resource.Error != nil {
+	for i, spec := range specs {
+		of, seen := have[spec.Name]
+		if !seen {
 			continue
 		}
-		have := map[string]string{}
-		for _, entry := range resource.ConfigEntries {
-			have[entry.ConfigName] = entry.ConfigValue
-		}
 		found[i].Unseen = false
-		for _, want := range settings(specs[i]) {
-			if value, told := have[want.ConfigName]; told && value != want.ConfigValue {
+		for _, want := range settings(spec) {
+			if value, told := of[want.ConfigName]; told && value != want.ConfigValue {
 				found[i].Differs = append(found[i].Differs, fmt.Sprintf("%s is %s, not %s", want.ConfigName, value, want.ConfigValue))
 			}
 		}
