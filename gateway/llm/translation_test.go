@@ -274,6 +274,13 @@ func TestContentInPartsThatIsNoTextIsNone(t *testing.T) {
 	}
 }
 
+func TestABlankSystemTextIsNotSentToClaude(t *testing.T) {
+	out, _ := sent(t, "chat", "messages", "claude-sonnet-4-5", `{"messages":[{"role":"system","content":" "},{"role":"user","content":"x"}]}`)
+	if strings.Contains(out, "system") {
+		t.Error(out)
+	}
+}
+
 // What Claude's vendor refuses in other vendors' conversations.
 func TestConversationsOfOthersAreMadeFitForClaude(t *testing.T) {
 	const calls = `{"messages":[{"role":"user","content":"x"},{"role":"assistant","content":"\n ","tool_calls":[{"id":"functions.read:0","type":"function","function":{"name":"read","arguments":"{}"}}]},{"role":"tool","tool_call_id":"functions.read:0","content":"y"}]}`
