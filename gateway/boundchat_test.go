@@ -13,7 +13,7 @@ func TestReasoningInChatIsBoundToItsIssuer(t *testing.T) {
 	t.Parallel()
 	u := newUpstreams(t)
 	u.script("alpha", scripted("hello"))
-	const details = `"reasoning_details":[{"type":"reasoning.encrypted","data":"c2VjcmV0","id":"r"}]`
+	const details = `"reasoning_details":[{"type":"reasoning.encrypted","data":"c2VjcmU\u003d","id":"r"}]` // as Google's writers escape
 	u.script("think", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprint(w, `{"id":"c","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"x",`+details+`},"finish_reason":"stop"}],"usage":{"prompt_tokens":1,"completion_tokens":1}}`)
@@ -22,13 +22,13 @@ func TestReasoningInChatIsBoundToItsIssuer(t *testing.T) {
 	if r := n.chat(`{"model":"think:m","messages":[{"role":"user","content":"x"}]}`); r.status != 200 || !strings.Contains(r.body, details) {
 		t.Fatalf("%d %s", r.status, r.body)
 	}
-	replay := `{"model":"m","messages":[{"role":"user","content":"x"},{"role":"assistant","content":"x",` + details + `},{"role":"user","content":"y"}]}`
+	replay := `{"model":"m","messages":[{"role":"user","content":"x"},{"role":"assistant","content":"x",` + strings.Replace(details, `\u003d`, "=", 1) + `},{"role":"user","content":"y"}]}` // as clients write
 	for range 3 {
 		if r := n.chat(replay); r.status != 200 || r.at("turnout.used_provider") != "think" {
 			t.Fatalf("%d %s", r.status, r.body)
 		}
 	}
-	if r := n.chat(strings.Replace(replay, "c2VjcmV0", "b3RoZXI=", 1)); r.status != 200 || r.at("turnout.used_provider") != "alpha" {
+	if r := n.chat(strings.Replace(replay, "c2VjcmU=", "b3RoZXI=", 1)); r.status != 200 || r.at("turnout.used_provider") != "alpha" {
 		t.Errorf("nobody's reasoning: %d %s", r.status, r.body)
 	}
 	before := len(u.called("alpha"))
