@@ -47,7 +47,7 @@ func classify(status int, b *errorBody) *Error {
 	}
 	said := strings.ToLower(b.message)
 	codes := strings.ToLower(b.code + "\n" + b.kind + "\n" + b.inner)
-	says := func(phrases []string) bool {
+	means := func(phrases []string) bool {
 		return slices.ContainsFunc(phrases, func(p string) bool { return says(p, said, codes) })
 	}
 	switch {
@@ -59,20 +59,20 @@ func classify(status int, b *errorBody) *Error {
 		e.Class = attempt.UpstreamError
 	case status == http.StatusPaymentRequired, status == http.StatusMethodNotAllowed, status >= 300 && status < 400:
 		e.Class = attempt.GatewayError
-	case status < 300, says(faultPhrases):
+	case status < 300, means(faultPhrases):
 		e.Class = attempt.UpstreamError
 	case b.filtered():
 		e.Class = attempt.ContentFilter
-	case status == http.StatusUnauthorized, status == http.StatusForbidden && says(keyPhrases), blamesKey(said, codes):
+	case status == http.StatusUnauthorized, status == http.StatusForbidden && means(keyPhrases), blamesKey(said, codes):
 		e.Class = attempt.GatewayError
 		e.InvalidKey = true
 	case status == http.StatusForbidden:
 		e.Class = attempt.GatewayError
-	case says(quotaPhrases), says(accountPhrases), says(modelPhrases), slices.Contains(hostMessages, strings.ToLower(strings.TrimSpace(b.message))):
+	case means(quotaPhrases), means(accountPhrases), means(modelPhrases), slices.Contains(hostMessages, strings.ToLower(strings.TrimSpace(b.message))):
 		e.Class = attempt.GatewayError
 	default:
 		e.Class = attempt.ClientError
-		e.ContextLength = says(contextPhrases)
+		e.ContextLength = means(contextPhrases)
 	}
 	return e
 }
